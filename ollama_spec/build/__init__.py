@@ -1,0 +1,1 @@
+"""Makes runner binaries: sources, overlay, engines. Never imports `ollama_spec.runner`."""

@@ -1,0 +1,1 @@
+"""Recipes: name -> target, drafter, projector, speculator, profile."""

@@ -1,0 +1,1 @@
+"""One file per verb; each exports `command`, a click command. Commands never catch errors."""

@@ -1,0 +1,1 @@
+"""Proof of what was gained and what it cost: verify, bench, tune."""

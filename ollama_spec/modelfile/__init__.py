@@ -1,0 +1,1 @@
+"""The Modelfile language: syntax, parser, writer, and the rules for pairing target and drafter."""

@@ -1,0 +1,32 @@
+"""Every test runs in a home of its own; real caches are reached only through named fixtures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REAL_CACHE = Path(
+    os.environ.get("OLLAMA_SPEC_TEST_CACHE") or Path.home() / ".cache" / "ollama-spec-tests"
+)
+REAL_HOME = Path.home()
+
+
+@pytest.fixture(autouse=True)
+def isolated_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("OLLAMA_", "LLAMA_ARG_", "SP_")) or name.lower().endswith("_proxy"):
+                if name != "OLLAMA_SPEC_TEST_CACHE":
+                    patch.delenv(name)
+        for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT"):
+            patch.delenv(name, raising=False)
+        patch.setenv("HOME", str(home))
+        for kind in ("CONFIG", "CACHE", "DATA", "STATE"):
+            patch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
+        patch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
+        patch.setenv("HF_HOME", str(home / "hf"))
+        yield home
