@@ -16,6 +16,7 @@ DEFAULT_TAG = "latest"
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,349}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}")
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+_CLOUD_TAG = re.compile(r":[^/:]*-cloud$")
 
 
 class InvalidName(ValueError):
@@ -100,9 +101,7 @@ def parse_reference(raw: str) -> ModelReference:
     base, source = text, None
     if lowered.endswith(":local"):
         base, source = text[:-6], "local"
-    elif lowered.endswith(":cloud"):
-        base, source = text[:-6], "cloud"
-    elif lowered.endswith("-cloud") and ":" in text and "/" not in text[text.rfind(":") :]:
+    elif lowered.endswith(":cloud") or _CLOUD_TAG.search(lowered):
         base, source = text[:-6], "cloud"
     if source and re.search(r":(local|cloud)$|:[^/:]*-cloud$", base.lower()):
         raise InvalidName(f'use either :local or :cloud, not both: "{raw}"')

@@ -19,9 +19,10 @@ def isolated_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("OLLAMA_", "LLAMA_ARG_", "SP_")) or name.lower().endswith("_proxy"):
-                if name != "OLLAMA_SPEC_TEST_CACHE":
-                    patch.delenv(name)
+            ours = name.startswith(("OLLAMA_", "LLAMA_ARG_", "SP_"))
+            kept = name.startswith("OLLAMA_SPEC_TEST_")
+            if (ours and not kept) or name.lower().endswith("_proxy"):
+                patch.delenv(name)
         for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT"):
             patch.delenv(name, raising=False)
         patch.setenv("HOME", str(home))

@@ -1,1 +1,1 @@
-"""The sidecar: runs patched llama-servers and speaks to clients. Never imports `ollama_spec.build`."""
+"""The sidecar: runs patched llama-servers, speaks to clients. Never imports `build`."""
