@@ -1,4 +1,4 @@
-"""Every test runs in a home of its own; real caches are reached only through named fixtures."""
+"""Every test runs in a home of its own; real parts come only through the fixtures of `real.py`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fixtures.real import patched_runner, smollm2, smollm2_drafter, stock_runner
 
-REAL_CACHE = Path(
-    os.environ.get("OLLAMA_SPEC_TEST_CACHE") or Path.home() / ".cache" / "ollama-spec-tests"
-)
-REAL_HOME = Path.home()
+__all__ = ["patched_runner", "smollm2", "smollm2_drafter", "stock_runner"]
 
 
 @pytest.fixture(autouse=True)
