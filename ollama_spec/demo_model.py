@@ -1,4 +1,4 @@
-"""The embedded default: SmolLM2-135M-Instruct out of a wheel, and a drafter made by quantising it."""
+"""The demo model: SmolLM2-135M-Instruct out of a wheel, and a drafter made by quantising it."""
 
 from __future__ import annotations
 
