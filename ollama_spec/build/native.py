@@ -173,7 +173,7 @@ def compile_tree(
     options: dict[str, str] | None = None,
 ) -> None:
     """Configure and build `targets` of the tree `src` in the folder `build`."""
-    env = toolchain.environment(tools, src)
+    env = toolchain.environment(tools, build.parent)
     defines = {
         **OPTIONS,
         **(options or {}),

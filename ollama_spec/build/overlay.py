@@ -86,6 +86,8 @@ def code_files(folder: Path) -> list[Path]:
 
 def digest(folder: Path) -> str:
     """12 hex digits that change whenever the overlay's effect may change."""
+    if not (folder / "hooks.yaml").is_file():
+        raise OverlayError(f"{folder} holds no hooks.yaml", hint="reinstall ollama-spec")
     total = hashlib.sha256()
     for path in [folder / "hooks.yaml", *code_files(folder)]:
         total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

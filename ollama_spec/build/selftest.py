@@ -95,7 +95,9 @@ def _one_request(server: Path, env: dict[str, str] | None) -> None:
                 transport=httpx.HTTPTransport(uds=str(socket)), base_url="http://runner", timeout=60
             ) as client:
                 _wait_healthy(child, client, log)
-                body = {"prompt": "hello", "n_predict": 4, "temperature": 0, "ignore_eos": True}
+                # Random weights speak random bytes, which are no text: make it say "aaaa".
+                body: dict[str, object] = {"prompt": "hello", "n_predict": 4, "temperature": 0}
+                body["logit_bias"] = [[tiny_model.LETTER_A, 100.0]]
                 reply = client.post("/completion", json=body)
             if reply.status_code != 200 or reply.json().get("tokens_predicted") != 4:
                 raise ArtefactUnusable(f"a test request failed: {reply.text[:300]}")

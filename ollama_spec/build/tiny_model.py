@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 
 _WIDTH, _HEADS, _FEED, _CONTEXT = 64, 2, 96, 256
+LETTER_A = 3 + ord("a")  # token id: three special tokens, then the bytes
 
 
 def write(path: Path) -> Path:

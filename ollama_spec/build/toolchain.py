@@ -96,13 +96,16 @@ def fitting_jobs(cores: int, free_gib: float) -> int:
     return max(1, min(cores, int((free_gib - _GIB_RESERVED) / _GIB_PER_JOB)))
 
 
-def environment(tools: Toolchain, source: Path) -> dict[str, str]:
-    """Environment of the build: plain, untranslated compiler messages; ccache by relative paths."""
+def environment(tools: Toolchain, root: Path) -> dict[str, str]:
+    """Environment of the build: plain, untranslated compiler messages; ccache by relative paths.
+
+    `root` holds both source and build folder, so that ccache sees the same paths wherever it lies.
+    """
     env = {**os.environ, "LC_ALL": "C", "CC": tools.cc, "CXX": tools.cxx}
     env["PATH"] = os.pathsep.join([str(Path(tools.ninja).parent), env.get("PATH", "")])
     if tools.ccache:
         env.setdefault("CCACHE_NOHASHDIR", "1")
-        env["CCACHE_BASEDIR"] = str(source)
+        env["CCACHE_BASEDIR"] = str(root)
     return env
 
 
