@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -94,12 +95,17 @@ def run(argv: list[str], *, env: dict[str, str], progress: Progress | None = Non
     return text
 
 
+def disk_full(what: str) -> BuildError:
+    return BuildError(
+        f"the disk is full: {what}",
+        hint="a build needs about 600 MB below the cache folder and 40 MB below the data folder; "
+        "free some space, or point XDG_CACHE_HOME at another disk",
+    )
+
+
 def _failure(tool: str, code: int, text: str) -> BuildError:
     if NO_SPACE in text.lower():
-        return BuildError(
-            "the disk is full: the compiler had no space left",
-            hint="a build needs about 1 GB below the cache and data folders; free some",
-        )
+        return disk_full("the compiler had no space left")
     if "Killed signal" in text or "signal terminated program" in text:
         return CompileFailed(
             "the compiler was killed, most likely for lack of memory",
@@ -154,11 +160,8 @@ def interruptible() -> Iterator[None]:
             hint="run it again: it goes on where it stopped",
         ) from error
     except OSError as error:
-        if error.errno == 28:  # ENOSPC
-            raise BuildError(
-                f"the disk is full: {error.filename or 'a file'} could not be written",
-                hint="a build needs about 1 GB below the cache and data folders; free some",
-            ) from error
+        if error.errno == errno.ENOSPC:
+            raise disk_full(f"{error.filename or 'a file'} could not be written") from error
         raise
     finally:
         for number, handler in before.items():

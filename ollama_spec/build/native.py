@@ -22,6 +22,7 @@ from ollama_spec.resources import resource_dir
 
 TARGETS = ("llama-server", "llama-quantize")
 _NEEDED_BYTES = 600 * 2**20
+_FULL_BYTES = 4 * 2**20
 # What shortens the build without touching what we use; options a tag lacks are ignored by CMake.
 OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release",
@@ -97,6 +98,7 @@ def _build(
 ) -> Artefact:
     tools = toolchain.find()
     root = paths.ensure(paths.cache_dir() / "build" / tag)
+    _sweep(root, store.root)
     _require_space(root)
     tree, info = prepare_tree(root, tag, source)
     ours = resource_dir("runner_src")
@@ -112,14 +114,16 @@ def _build(
     try:
         compile_tree(tree.src, build, tag, commit, tools, wanted, jobs)
     except BuildError as error:
-        if "disk is full" in error.message:
-            shutil.rmtree(build, ignore_errors=True)  # give the space back
-        raise
+        if "disk is full" not in error.message and shutil.disk_usage(root).free > _FULL_BYTES:
+            raise
+        # A full disk often shows as some other error; give the space back.
+        shutil.rmtree(build, ignore_errors=True)
+        raise compiling.disk_full("the compiler had no space left") from error
     staged = store.staging(key)
     try:
         for name in wanted:
             shutil.copy2(build / "bin" / name, staged / "bin" / name)
-        shutil.copy2(tree.src / "LICENSE", staged / "LICENSE.llama.cpp")
+        _copy_licence(tree.src, staged, tag)
         proof = selftest.check(staged / "bin" / "llama-server", tag)
         manifest = Manifest(
             key=key,
@@ -137,6 +141,21 @@ def _build(
         shutil.rmtree(staged, ignore_errors=True)
     output.note(f"built {key} in {manifest.built_seconds:.0f} s")
     return artefact
+
+
+def _copy_licence(src: Path, staged: Path, tag: str) -> None:
+    licence = src / "LICENSE"  # some sdists left it out
+    text = (
+        licence.read_text() if licence.is_file() else f"llama.cpp {tag}: MIT\n{sources.GIT_URL}\n"
+    )
+    (staged / "LICENSE.llama.cpp").write_text(text)
+
+
+def _sweep(root: Path, artefacts: Path) -> None:
+    """Remove what a killed build left behind: we hold the lock, so none of it is live."""
+    for pattern, folder in ((".src.*.partial", root), (f".*-{root.name}-*", artefacts)):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def prepare_tree(root: Path, tag: str, source: str | None) -> tuple[WorkTree, sources.SourceInfo]:
@@ -204,8 +223,4 @@ def compile_tree(
 def _require_space(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < _NEEDED_BYTES and not (folder / "native").is_dir():
-        raise BuildError(
-            f"the disk is full: a build needs about {output.human_size(_NEEDED_BYTES)} below "
-            f"{folder}, {output.human_size(free)} are free",
-            hint="free some space, or point XDG_CACHE_HOME at another disk",
-        )
+        raise compiling.disk_full(f"{folder} has {output.human_size(free)} left")
