@@ -136,7 +136,7 @@ class GgufHeader:
     @property
     def file_type(self) -> str:
         """Quantisation as Ollama names it, e.g. "Q4_K_M"; "unknown" where the header is silent."""
-        value = self.kv.get("general.file_type")
+        value: Any = self.kv.get("general.file_type")
         try:
             return LlamaFileType(int(value)).name.removeprefix("MOSTLY_").removeprefix("ALL_")
         except (TypeError, ValueError):
