@@ -98,7 +98,7 @@ def run(argv: list[str], *, env: dict[str, str], progress: Progress | None = Non
 def disk_full(what: str) -> BuildError:
     return BuildError(
         f"the disk is full: {what}",
-        hint="a build needs about 600 MB below the cache folder and 40 MB below the data folder; "
+        hint="a build needs about 300 MB below the cache folder and 40 MB below the data folder; "
         "free some space, or point XDG_CACHE_HOME at another disk",
     )
 

@@ -21,7 +21,7 @@ from ollama_spec.errors import BuildError
 from ollama_spec.resources import resource_dir
 
 TARGETS = ("llama-server", "llama-quantize")
-_NEEDED_BYTES = 600 * 2**20
+_NEEDED_BYTES = 300 * 2**20
 _FULL_BYTES = 4 * 2**20
 # What shortens the build without touching what we use; options a tag lacks are ignored by CMake.
 OPTIONS = {
