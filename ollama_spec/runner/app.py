@@ -1,0 +1,222 @@
+"""The routes of the sidecar: ours where a model of ours is meant, the real Ollama otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import zstandard
+from aiohttp import web
+
+from ollama_spec import names
+from ollama_spec.errors import OllamaSpecError
+from ollama_spec.runner import decode, guard, inventory, replies, resolve
+from ollama_spec.runner.apierror import ApiError
+from ollama_spec.runner.handlers import MODEL_ROUTES, Call
+from ollama_spec.runner.passthrough import Unreachable, Upstream
+from ollama_spec.runner.request import Services
+from ollama_spec.store import ModelStore
+
+log = logging.getLogger(__name__)
+
+API_VERSION = "0.32.15"  # the Ollama whose API we speak where no Ollama answers
+_ZSTD_LIMIT = 20 * 1024 * 1024
+_numbers = itertools.count(1)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Front:
+    """HTTP handlers; holds what they share."""
+
+    def __init__(self, services: Services, upstream: Upstream) -> None:
+        self.services = services
+        self.upstream = upstream
+
+    def app(self, *, loopback: bool) -> web.Application:
+        config = self.services.config
+        app = web.Application(
+            client_max_size=config.max_request_bytes,
+            middlewares=[_log_requests, guard.middleware(config.origins, loopback=loopback)],
+        )
+        app.on_response_prepare.append(guard.on_prepare)
+        app.router.add_get("/", self.root)
+        app.router.add_get("/api/version", self.version)
+        app.router.add_get("/api/tags", self.tags)
+        app.router.add_get("/api/ps", self.ps, allow_head=False)
+        app.router.add_get("/v1/models", self.models, allow_head=False)
+        app.router.add_get("/v1/models/{model}", self.model, allow_head=False)
+        for path in MODEL_ROUTES:
+            app.router.add_post(path, self.model_route)
+        app.router.add_route("*", "/{path:.*}", self.other)
+        return app
+
+    async def root(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text="Ollama is running")
+
+    async def version(self, request: web.Request) -> web.StreamResponse:
+        theirs = await self.upstream.get_json("/api/version")
+        return replies.json_reply(theirs or {"version": API_VERSION})
+
+    async def tags(self, request: web.Request) -> web.StreamResponse:
+        mine = await asyncio.to_thread(
+            lambda: [inventory.tag(item) for item in ModelStore().list()]
+        )
+        theirs = await self.upstream.get_json("/api/tags")
+        return replies.json_reply({"models": _union(mine, theirs)})
+
+    async def ps(self, request: web.Request) -> web.StreamResponse:
+        mine = [inventory.running(item) for item in self.services.pool.loaded()]
+        theirs = await self.upstream.get_json("/api/ps")
+        return replies.json_reply({"models": _union(mine, theirs)})
+
+    async def models(self, request: web.Request) -> web.StreamResponse:
+        mine = [
+            _openai_model(item.name, item.created_at.timestamp()) for item in ModelStore().list()
+        ]
+        theirs = await self.upstream.get_json("/v1/models")
+        known = {item["id"].lower() for item in mine}
+        other = [
+            item for item in (theirs or {}).get("data") or [] if item["id"].lower() not in known
+        ]
+        data = mine + other
+        return replies.json_reply(
+            {"object": "list", "data": data or None}, content_type="application/json", end=b"\n"
+        )
+
+    async def model(self, request: web.Request) -> web.StreamResponse:
+        text = request.match_info["model"]
+        record = resolve.ours(text)
+        if record is None:
+            return await self._pass_on(request, b"", resolve.not_found(text))
+        entry = _openai_model(text, record.created_at.timestamp(), shown=text)
+        return replies.json_reply(entry, content_type="application/json", end=b"\n")
+
+    async def model_route(self, request: web.Request) -> web.StreamResponse:
+        """A POST that names a model: ours is served here, any other is passed on unread."""
+        data = await request.read()
+        openai = request.path.startswith("/v1/")
+        try:
+            raw = decode.parse(_plain(request, data))
+        except ApiError as error:
+            return await self._pass_on(request, data, error)
+        text = _model_text(raw, request.path)
+        try:
+            record = resolve.ours(text)
+            if record is None:
+                return await self._pass_on(request, data, _missing(request.path, text))
+            request["model"] = record.name
+            raw = {key: value for key, value in raw.items() if key.lower() != "model"}
+            call = Call(request, self.services, record, {**raw, "model": text})
+            return await MODEL_ROUTES[request.path](call)
+        except ApiError as error:
+            return replies.openai_error(error) if openai else replies.native_error(error)
+        except OllamaSpecError as error:
+            failure = ApiError(500, error.message)
+            return replies.openai_error(failure) if openai else replies.native_error(failure)
+
+    async def other(self, request: web.Request) -> web.StreamResponse:
+        missing = ApiError(404, "404 page not found")
+        if request.path.startswith(("/api/", "/v1/")):
+            where = self.upstream.base or "none is configured"
+            missing = ApiError(
+                502,
+                f"{request.path} needs the real Ollama, which does not answer ({where}); "
+                "start it with `ollama serve` or set `upstream`",
+            )
+        return await self._pass_on(request, None, missing)
+
+    async def _pass_on(
+        self, request: web.Request, body: bytes | None, otherwise: ApiError
+    ) -> web.StreamResponse:
+        try:
+            return await self.upstream.forward(request, body)
+        except Unreachable:
+            if otherwise.message == "404 page not found":
+                return web.Response(status=404, text=otherwise.message)
+            if request.path.startswith("/v1/"):
+                return replies.openai_error(otherwise)
+            return replies.native_error(otherwise)
+
+
+def _plain(request: web.Request, data: bytes) -> bytes:
+    """The body without its zstd coding, which `/v1/*` accepts (contract 1.14)."""
+    if request.headers.get("Content-Encoding", "").lower() != "zstd":
+        return data
+    try:
+        reader = zstandard.ZstdDecompressor().stream_reader(data)
+        plain: bytes = reader.read(_ZSTD_LIMIT + 1)
+    except zstandard.ZstdError as error:
+        raise ApiError(400, f"invalid zstd body: {error}") from None
+    if len(plain) > _ZSTD_LIMIT:
+        raise ApiError(413, "http: request body too large")
+    return plain
+
+
+def _model_text(raw: dict[str, Any], path: str) -> Any:
+    """The model a body names; the last spelling of the key wins, as in Go."""
+    text: Any = ""
+    for wanted in ("name", "model") if path == "/api/show" else ("model",):
+        for key, value in raw.items():
+            if key.lower() == wanted and value not in (None, ""):
+                text = value
+    return text
+
+
+def _missing(path: str, text: Any) -> ApiError:
+    required = ApiError(400, "model is required")
+    if path in ("/api/chat", "/api/show", "/v1/chat/completions"):
+        error = resolve.not_found(text, empty=required)
+    else:
+        error = resolve.not_found(text)
+    if path == "/api/show" and error.status == 404:
+        return ApiError(404, f"model '{names.parse(text).display}' not found")
+    return error
+
+
+def _union(mine: list[dict[str, Any]], theirs: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Ours first in case of one name in both, as requests for it come to us."""
+    known = {item["name"].lower() for item in mine}
+    other = [
+        item for item in (theirs or {}).get("models") or [] if item["name"].lower() not in known
+    ]
+    return mine + other
+
+
+def _openai_model(name: str, created: float, shown: str | None = None) -> dict[str, Any]:
+    parsed = names.parse(names.parse_reference(name).base)
+    return {
+        "id": shown or parsed.display,
+        "object": "model",
+        "created": int(created),
+        "owned_by": parsed.namespace,
+    }
+
+
+@web.middleware
+async def _log_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
+    number, started = next(_numbers), time.monotonic()
+    outcome: str | int = "cancelled"
+    try:
+        response = await handler(request)
+        outcome = response.status
+        return response
+    except web.HTTPException as error:
+        outcome = error.status
+        raise
+    except ConnectionError:
+        # The client went away while we wrote; there is nobody left to tell.
+        raise asyncio.CancelledError from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        outcome = 400
+        return replies.native_error(ApiError(400, str(error)))
+    finally:
+        seconds = time.monotonic() - started
+        model = request.get("model", "-")
+        log.info(
+            "#%d %s %s %s %s %.3fs", number, request.method, request.path, model, outcome, seconds
+        )

@@ -1,0 +1,125 @@
+"""Everything that is not ours goes to the real Ollama and back, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+
+log = logging.getLogger(__name__)
+
+# RFC 9110 7.6.1; X-Conversation-Id makes newer llama-servers go on after a disconnect.
+_HOP_BY_HOP = frozenset(
+    (
+        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+        "te", "trailer", "transfer-encoding", "upgrade",
+    )
+)  # fmt: skip
+_REQUEST_ONLY = frozenset(("host", "origin", "x-conversation-id", "x-spec-mode", "content-length"))
+_AUTOMATIC = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
+_QUICK = aiohttp.ClientTimeout(total=3, sock_connect=1)
+
+
+class Unreachable(Exception):
+    """Nobody listens at the upstream's address."""
+
+
+class Upstream:
+    """The real Ollama at `base` (empty: there is none)."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base.rstrip("/")
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            auto_decompress=False,
+            trust_env=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def get_json(self, path: str) -> dict[str, Any] | None:
+        """A small GET; None when there is no upstream or it does not answer well."""
+        if not self.base:
+            return None
+        try:
+            async with self._session.get(self.base + path, timeout=_QUICK) as response:
+                value = json.loads(await response.read())
+                return value if response.status == 200 and isinstance(value, dict) else None
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return None
+
+    async def forward(self, request: web.Request, body: bytes | None = None) -> web.StreamResponse:
+        """Pass one request on; raises Unreachable before anything was sent to the client.
+
+        `body`: what was already read of it; else it is streamed. The client's disconnect cancels
+        this coroutine, which closes the upstream connection.
+        """
+        if not self.base:
+            raise Unreachable
+        data: Any = body
+        if body is None and request.body_exists:
+            data = request.content.iter_any()
+        headers = _request_headers(request)
+        if data is not None and "Content-Length" in request.headers:
+            headers["Content-Length"] = request.headers["Content-Length"]
+        try:
+            upstream = await self._session.request(
+                request.method,
+                self.base + request.raw_path,
+                headers=headers,
+                data=data,
+                allow_redirects=False,
+                skip_auto_headers=_AUTOMATIC,
+            )
+        except aiohttp.ClientConnectorError as error:
+            raise Unreachable from error
+        except (aiohttp.ClientError, ConnectionError) as error:
+            log.warning("upstream broke off: %s", error)
+            raise Unreachable from error
+        async with upstream:
+            return await _relay(request, upstream)
+
+
+def _request_headers(request: web.Request) -> CIMultiDict[str]:
+    named = {part.strip().lower() for part in request.headers.get("Connection", "").split(",")}
+    dropped = _HOP_BY_HOP | _REQUEST_ONLY | named
+    headers: CIMultiDict[str] = CIMultiDict()
+    for key, value in request.headers.items():
+        if key.lower() not in dropped:
+            headers.add(key, value)
+    return headers
+
+
+async def _relay(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    response = web.StreamResponse(status=upstream.status, reason=upstream.reason)
+    named = {part.strip().lower() for part in upstream.headers.get("Connection", "").split(",")}
+    for key, value in upstream.headers.items():
+        if key.lower() not in _HOP_BY_HOP | named:
+            response.headers.add(key, value)
+    if "Content-Type" not in response.headers:
+        # aiohttp would invent one
+        response.headers["Content-Type"] = ""
+        request["no_content_type"] = True
+    await response.prepare(request)
+    if request.method == "HEAD" or upstream.status in (204, 304):
+        return response
+    try:
+        async for chunk in upstream.content.iter_any():
+            await response.write(chunk)
+    except (aiohttp.ClientPayloadError, ConnectionError):
+        # Cut here as there, so the client can tell it from a normal end.
+        if request.transport is not None:
+            request.transport.abort()
+        raise asyncio.CancelledError from None
+    with contextlib.suppress(ConnectionError):
+        await response.write_eof()
+    return response

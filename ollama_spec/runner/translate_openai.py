@@ -1,0 +1,264 @@
+"""POST /v1/chat/completions on top of /api/chat, as Ollama's middleware does (contract 1.14)."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from ollama_spec.runner import wire
+from ollama_spec.runner.apierror import ApiError
+
+Chunk = dict[str, Any]
+_EFFORTS = {"none": False, "minimal": "low", "xhigh": "max", "ultra": "max"}
+_EFFORTS |= {level: level for level in ("low", "medium", "high", "max")}
+_DATA_PREFIXES = tuple(f"data:image/{kind};base64," for kind in ("jpeg", "jpg", "png", "webp"))
+_DATA_PREFIXES += ("data:;base64,",)
+
+
+def to_chat(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of the /api/chat request that stands for an OpenAI one; 400 as Ollama words it."""
+    messages = raw.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise ApiError(400, "[] is too short - 'messages'")
+    chat: dict[str, Any] = {
+        "model": raw.get("model", ""),
+        "messages": [part for item in messages for part in _messages(item, messages)],
+        "stream": bool(raw.get("stream")),
+        "options": _options(raw),
+    }
+    form = raw.get("response_format")
+    if isinstance(form, dict):
+        if form.get("type") == "json_object":
+            chat["format"] = "json"
+        elif form.get("type") == "json_schema":
+            chat["format"] = (form.get("json_schema") or {}).get("schema")
+    if raw.get("tools"):
+        chat["tools"] = raw["tools"]
+    effort = (raw.get("reasoning") or {}).get("effort") or raw.get("reasoning_effort")
+    if effort:
+        if effort not in _EFFORTS:
+            raise ApiError(
+                400,
+                f"invalid reasoning value: '{effort}' "
+                '(must be "high", "medium", "low", "max", or "none")',
+            )
+        chat["think"] = _EFFORTS[effort]
+    for key in ("logprobs", "top_logprobs", "_debug_render_only"):
+        if raw.get(key) is not None:
+            chat[key] = raw[key]
+    return chat
+
+
+def _options(raw: Mapping[str, Any]) -> dict[str, Any]:
+    options: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0}
+    stop = raw.get("stop")
+    if stop is not None:
+        options["stop"] = [stop] if isinstance(stop, str) else stop
+    if raw.get("max_tokens") is not None:
+        options["num_predict"] = raw["max_tokens"]
+    for key in ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"):
+        if raw.get(key) is not None:
+            options[key] = raw[key]
+    # Ours: Ollama ignores an `options` key here, so clients may send the control of a request.
+    ours = raw.get("options")
+    if isinstance(ours, dict):
+        options |= {key: value for key, value in ours.items() if key.startswith("spec_")}
+    return options
+
+
+def _messages(item: Any, everything: list[Any]) -> list[dict[str, Any]]:
+    """One OpenAI message as one or more of Ollama's: each content part becomes its own."""
+    if not isinstance(item, dict):
+        raise ApiError(400, "json: cannot unmarshal value into Go struct field .messages")
+    base: dict[str, Any] = {"role": item.get("role", "")}
+    if item.get("reasoning"):
+        base["thinking"] = item["reasoning"]
+    if item.get("tool_call_id"):
+        base["tool_call_id"] = item["tool_call_id"]
+        base["tool_name"] = item.get("name") or _tool_name(item["tool_call_id"], everything)
+    elif item.get("name"):
+        base["tool_name"] = item["name"]
+    if item.get("tool_calls"):
+        base["tool_calls"] = [_call(call) for call in item["tool_calls"]]
+    content = item.get("content")
+    if isinstance(content, str):
+        return [{**base, "content": content}]
+    if isinstance(content, list):
+        return [{**base, **_part(part)} for part in content]
+    if content is None and (item.get("tool_calls") or item.get("reasoning")):
+        return [base]
+    raise ApiError(400, f"invalid message content type: {_go_type(content)}")
+
+
+def _go_type(value: Any) -> str:
+    kinds = {type(None): "<nil>", bool: "bool", int: "float64", float: "float64"}
+    return kinds.get(type(value), "map[string]interface {}")
+
+
+def _tool_name(identifier: str, everything: list[Any]) -> str:
+    for item in everything:
+        for call in (item.get("tool_calls") or []) if isinstance(item, dict) else []:
+            if call.get("id") == identifier:
+                return str((call.get("function") or {}).get("name", ""))
+    return ""
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or {}
+    try:
+        arguments = json.loads(function.get("arguments") or "{}")
+    except (TypeError, ValueError):
+        raise ApiError(400, "invalid tool call arguments") from None
+    return {
+        "id": call.get("id", ""),
+        "function": {"name": function.get("name", ""), "arguments": arguments},
+    }
+
+
+def _part(part: Any) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text" and isinstance(part.get("text"), str):
+        return {"content": part["text"]}
+    if kind == "image_url":
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, dict) else url
+        return {"content": "", "images": [_image(url)]}
+    if kind == "input_audio" and isinstance(part.get("input_audio"), dict):
+        return {"content": "", "images": [part["input_audio"].get("data", "")]}
+    raise ApiError(400, "invalid message format")
+
+
+def _image(url: Any) -> str:
+    if not isinstance(url, str):
+        raise ApiError(400, "invalid message format")
+    if url.startswith(("http://", "https://")):
+        raise ApiError(
+            400,
+            "image URLs are not currently supported, please use base64 encoded data instead",
+        )
+    for prefix in _DATA_PREFIXES:
+        if url.startswith(prefix):
+            return url.removeprefix(prefix)
+    raise ApiError(400, "invalid image input")
+
+
+class ChatWriter:
+    """Ollama chunks to OpenAI objects; one id and one `created` per answer."""
+
+    def __init__(self, model: str, *, include_usage: bool = False) -> None:
+        self.model = model
+        self.id = f"chatcmpl-{random.randint(0, 998)}"
+        self.created = int(time.time())
+        self._include_usage = include_usage
+        self._first = True
+        self._had_calls = False
+
+    def complete(self, chunk: Chunk) -> Chunk:
+        """The object of a non-streamed answer."""
+        message = chunk["message"]
+        calls = _calls(message)
+        converted: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+        if message.get("thinking"):
+            converted["reasoning"] = message["thinking"]
+        if calls:
+            converted["tool_calls"] = calls
+        choice: dict[str, Any] = {
+            "index": 0,
+            "message": converted,
+            "finish_reason": _finish(chunk, bool(calls)),
+        }
+        if chunk.get("logprobs"):
+            choice["logprobs"] = {"content": chunk["logprobs"]}
+        answer = self._envelope("chat.completion", [choice])
+        answer["usage"] = _usage(chunk)
+        for key in ("_debug_info", "spec"):
+            if key in chunk:
+                answer[key] = chunk[key]
+        return answer
+
+    def stream(self, chunk: Chunk) -> list[Chunk]:
+        """The objects that stand for one chunk, in order."""
+        message = chunk["message"]
+        pieces: list[Chunk] = []
+        if message.get("thinking"):
+            pieces.append(self._delta({"content": "", "reasoning": message["thinking"]}, None))
+        calls = _calls(message)
+        if message["content"] or calls or (not message.get("thinking") and not chunk["done"]):
+            delta: dict[str, Any] = {"content": message["content"]}
+            if calls:
+                delta["tool_calls"] = calls
+                self._had_calls = True
+            pieces.append(self._delta(delta, chunk.get("logprobs")))
+        if chunk["done"]:
+            reason = _finish(chunk, self._had_calls)
+            finish = {"index": 0, "delta": {}, "finish_reason": reason}
+            last = self._envelope("chat.completion.chunk", [finish])
+            if "spec" in chunk:
+                last["spec"] = chunk["spec"]
+            pieces.append(last)
+            if self._include_usage:
+                usage = self._envelope("chat.completion.chunk", [])
+                usage["usage"] = _usage(chunk)
+                pieces.append(usage)
+        return pieces
+
+    def _delta(self, delta: dict[str, Any], logprobs: Any) -> Chunk:
+        if self._first:
+            delta = {"role": "assistant", **delta}
+            self._first = False
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": None}
+        if logprobs:
+            choice["logprobs"] = {"content": logprobs}
+        return self._envelope("chat.completion.chunk", [choice])
+
+    def _envelope(self, kind: str, choices: list[Any]) -> Chunk:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": "fp_ollama",
+            "choices": choices,
+        }
+
+
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": call.get("id", ""),
+            "index": call["function"]["index"],
+            "type": "function",
+            "function": {
+                "name": call["function"]["name"],
+                "arguments": wire.dumps(call["function"]["arguments"]).decode(),
+            },
+        }
+        for call in message.get("tool_calls", [])
+    ]
+
+
+def _finish(chunk: Chunk, calls: bool) -> str | None:
+    reason = chunk.get("done_reason")
+    return "tool_calls" if reason == "stop" and calls else reason
+
+
+def _usage(chunk: Chunk) -> dict[str, int]:
+    prompt, completion = chunk.get("prompt_eval_count", 0), chunk.get("eval_count", 0)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+
+
+async def sse(chunks: AsyncGenerator[Chunk], writer: ChatWriter) -> AsyncGenerator[bytes]:
+    """The whole event stream of an answer."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for piece in writer.stream(chunk):
+                yield b"data: " + wire.dumps(piece) + b"\n\n"
+    yield b"data: [DONE]\n\n"
