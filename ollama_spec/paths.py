@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from pathlib import Path
 
 import platformdirs
@@ -43,7 +44,10 @@ def state_dir() -> Path:
 
 def runtime_dir() -> Path:
     """Folder for sockets and locks; kept short because a Unix socket path holds 107 bytes."""
-    folder = _dir("RUNTIME_DIRECTORY", platformdirs.user_runtime_dir(APP))
+    with warnings.catch_warnings():
+        # A runtime folder that others can read is refused by platformdirs, rightly and loudly.
+        warnings.simplefilter("ignore")
+        folder = _dir("RUNTIME_DIRECTORY", platformdirs.user_runtime_dir(APP))
     if len(str(folder)) > 60:
         folder = Path(tempfile.gettempdir()) / f"{APP}-{os.getuid()}"
     return folder

@@ -10,6 +10,8 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -83,6 +85,20 @@ def _holder(port: int) -> str:
 
 
 async def _serve(config: Config, listener: socket.socket, ready_file: Path | None) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with running(config, listener) as url:
+        _announce(url, ready_file, config)
+        await stopping.wait()
+        notify("STOPPING=1")
+    return 0
+
+
+@asynccontextmanager
+async def running(config: Config, listener: socket.socket) -> AsyncGenerator[str]:
+    """The sidecar inside a running event loop; yields its URL, ends all children on leaving."""
     address = listener.getsockname()
     pool = Pool(config, lambda: binary.find(config))
     upstream = Upstream(config.upstream)
@@ -93,27 +109,19 @@ async def _serve(config: Config, listener: socket.socket, ready_file: Path | Non
         access_log=None,
         shutdown_timeout=2,
     )
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
     try:
         await runner.setup()
         await web.SockSite(runner, listener).start()
-        _announce(address, ready_file, config)
-        await stopping.wait()
-        notify("STOPPING=1")
+        yield f"http://{host}:{address[1]}"
     finally:
         # Children first: an answer in progress ends at once instead of holding the server open.
         await pool.close()
         await runner.cleanup()
         await upstream.close()
-    return 0
 
 
-def _announce(address: tuple[str, int], ready_file: Path | None, config: Config) -> None:
-    host = f"[{address[0]}]" if ":" in address[0] else address[0]
-    url = f"http://{host}:{address[1]}"
+def _announce(url: str, ready_file: Path | None, config: Config) -> None:
     behind = config.upstream or "no Ollama behind"
     output.note(f"ollama-spec serves on {url} ({behind})")
     if ready_file:
