@@ -49,6 +49,14 @@ class Progress:
             self._bar.close()
 
 
+def advance(progress: Progress | None, line: str) -> bool:
+    """Whether `line` is one of Ninja's "[3/25] ..." lines; if so the display follows it."""
+    step = _STEP.match(line)
+    if step and progress:
+        progress.step(int(step.group(1)), int(step.group(2)))
+    return step is not None
+
+
 def describe(done: int, total: int, seconds: float) -> str:
     """E.g. "45 of 325 (14 %), about 5 min left"; the estimate supposes steps of equal cost."""
     text = f"{done} of {total} ({100 * done // max(total, 1)} %)"
@@ -83,10 +91,7 @@ def run(argv: list[str], *, env: dict[str, str], progress: Progress | None = Non
     with _ended(child):
         assert child.stdout is not None
         for line in child.stdout:
-            step = _STEP.match(line)
-            if step and progress:
-                progress.step(int(step.group(1)), int(step.group(2)))
-            if not step:
+            if not advance(progress, line):
                 kept.append(line)
         child.wait()
     text = "".join(kept)

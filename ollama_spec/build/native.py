@@ -15,6 +15,7 @@ from ollama_spec import output, paths
 from ollama_spec.artefacts import Artefact, ArtefactStore, Manifest
 from ollama_spec.build import compile as compiling
 from ollama_spec.build import locks, overlay, selftest, sources, toolchain
+from ollama_spec.build.publish import existing, put_in_use
 from ollama_spec.build.tags import table
 from ollama_spec.build.worktree import WorkTree
 from ollama_spec.errors import BuildError
@@ -60,14 +61,14 @@ def build_native(
     store = ArtefactStore()
     key = artefact_key(tag, stock=stock, source=source)
     with compiling.interruptible():
-        artefact = _existing(store, key)
+        artefact = existing(store, key)
         if artefact is None:
             with locks.exclusive(paths.cache_dir() / "build" / f"{tag}.lock", f"llama.cpp {tag}"):
-                artefact = _existing(store, key) or _build(
+                artefact = existing(store, key) or _build(
                     store, key, tag, stock=stock, source=source, jobs=jobs, started=started
                 )
-        if use and not (stock and store.current()):
-            store.use(artefact)
+        if use:
+            put_in_use(store, artefact)
     return artefact
 
 
@@ -79,11 +80,6 @@ def artefact_key(tag: str, *, stock: bool, source: str | None) -> str:
         identity = sources.folder_identity(Path(str(source)).expanduser())
         parts.append(hashlib.sha256(identity.encode()).hexdigest()[:8])
     return "-".join(parts)
-
-
-def _existing(store: ArtefactStore, key: str) -> Artefact | None:
-    found = [item for item in store.list() if item.manifest.key == key]
-    return found[0] if found and found[0].server.is_file() else None
 
 
 def _build(
@@ -123,7 +119,7 @@ def _build(
     try:
         for name in wanted:
             shutil.copy2(build / "bin" / name, staged / "bin" / name)
-        _copy_licence(tree.src, staged, tag)
+        copy_licence(tree.src, staged, tag)
         proof = selftest.check(staged / "bin" / "llama-server", tag)
         manifest = Manifest(
             key=key,
@@ -143,7 +139,7 @@ def _build(
     return artefact
 
 
-def _copy_licence(src: Path, staged: Path, tag: str) -> None:
+def copy_licence(src: Path, staged: Path, tag: str) -> None:
     licence = src / "LICENSE"  # some sdists left it out
     text = (
         licence.read_text() if licence.is_file() else f"llama.cpp {tag}: MIT\n{sources.GIT_URL}\n"

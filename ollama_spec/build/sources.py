@@ -82,12 +82,21 @@ def _git(*argv: str, cwd: Path | None = None, seconds: float | None = None) -> s
     ).stdout.strip()
 
 
-def git_has(tag: str) -> bool:
+def tag_commit(tag: str) -> str | None:
+    """The commit `tag` names at the git host; None when it is out of reach or has no such tag."""
+    ref = f"refs/tags/{tag}"
     try:
-        ref = f"refs/tags/{tag}"
-        return bool(_git("ls-remote", "--exit-code", git_url(), ref, seconds=_GIT_PROBE_SECONDS))
+        lines = _git(
+            "ls-remote", "--exit-code", git_url(), ref, f"{ref}^{{}}", seconds=_GIT_PROBE_SECONDS
+        )
     except (OSError, subprocess.SubprocessError):
-        return False
+        return None
+    # An annotated tag has a second line, ending in ^{}, with the commit itself.
+    return lines.splitlines()[-1].split()[0]
+
+
+def git_has(tag: str) -> bool:
+    return tag_commit(tag) is not None
 
 
 def _from_git(tag: str, target: Path) -> SourceInfo:

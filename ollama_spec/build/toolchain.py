@@ -33,8 +33,8 @@ class Toolchain:
 
 def find() -> Toolchain:
     """Locate everything; CMake and Ninja come from Python packages when they are not installed."""
-    cc = _compiler("CC", ("cc", "gcc", "clang"))
-    cxx = _compiler("CXX", ("c++", "g++", "clang++"))
+    cc = compiler("CC", ("cc", "gcc", "clang"))
+    cxx = compiler("CXX", ("c++", "g++", "clang++"))
     version = subprocess.run([cxx, "--version"], capture_output=True, text=True, check=False)
     lines = version.stdout.splitlines()
     return Toolchain(
@@ -42,7 +42,7 @@ def find() -> Toolchain:
     )
 
 
-def _compiler(variable: str, names: tuple[str, ...]) -> str:
+def compiler(variable: str, names: tuple[str, ...]) -> str:
     chosen = os.environ.get(variable)
     for name in (chosen,) if chosen else names:
         found = shutil.which(name)
