@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ollama_spec import output, paths
 from ollama_spec.artefacts import Artefact, ArtefactStore, Manifest
+from ollama_spec.build import compat as compats
 from ollama_spec.build import compile as compiling
 from ollama_spec.build import locks, overlay, selftest, sources, toolchain
 from ollama_spec.build.publish import existing, put_in_use
@@ -50,8 +51,13 @@ def build_native(
     source: str | None = None,
     jobs: int | None = None,
     use: bool = True,
+    compat: str | None = None,
+    ollama: str | None = None,
 ) -> Artefact:
     """Build llama.cpp `tag` with our overlay (or as it comes, with `stock`) and publish it.
+
+    `compat` is a folder with Ollama's source, or "git" for that of version `ollama`: its compat
+    layer then goes on first.
 
     Returns at once when the same artefact exists. With `use` it becomes the runner in use, unless
     it is a stock build and another is already in use. Raises BuildError and its subclasses.
@@ -59,23 +65,33 @@ def build_native(
     started = time.monotonic()
     overlay.tag_number(tag)
     store = ArtefactStore()
-    key = artefact_key(tag, stock=stock, source=source)
+    layer = compats.locate(compat, tag, ollama) if compat and not stock else None
+    key = artefact_key(tag, stock=stock, source=source, layer=layer)
     with compiling.interruptible():
         artefact = existing(store, key)
         if artefact is None:
             with locks.exclusive(paths.cache_dir() / "build" / f"{tag}.lock", f"llama.cpp {tag}"):
                 artefact = existing(store, key) or _build(
-                    store, key, tag, stock=stock, source=source, jobs=jobs, started=started
+                    store,
+                    key,
+                    tag,
+                    stock=stock,
+                    source=source,
+                    jobs=jobs,
+                    layer=layer,
+                    started=started,
                 )
         if use:
             put_in_use(store, artefact)
     return artefact
 
 
-def artefact_key(tag: str, *, stock: bool, source: str | None) -> str:
-    """Names tag, kind, CPU and, for a folder given by the user, that folder's content."""
+def artefact_key(tag: str, *, stock: bool, source: str | None, layer: Path | None = None) -> str:
+    """Names tag, kind, CPU, compat layer and, for a folder given by the user, its content."""
     parts = [tag, "stock" if stock else f"spec-{overlay.digest(resource_dir('runner_src'))}"]
     parts += ["native", "cpu", toolchain.host_id()]
+    if layer:
+        parts.append(f"compat-{compats.digest(layer)}")
     if source not in (None, "auto", "git", "registry"):
         identity = sources.folder_identity(Path(str(source)).expanduser())
         parts.append(hashlib.sha256(identity.encode()).hexdigest()[:8])
@@ -90,6 +106,7 @@ def _build(
     stock: bool,
     source: str | None,
     jobs: int | None,
+    layer: Path | None,
     started: float,
 ) -> Artefact:
     tools = toolchain.find()
@@ -101,7 +118,7 @@ def _build(
     if stock:
         tree.make_stock()
     else:
-        tree.apply(ours, tag)
+        tree.apply(ours, tag, layer)
     build = root / "native"
     wanted = list(TARGETS)
     if not stock:
@@ -128,6 +145,7 @@ def _build(
             source=f"{info.origin} ({info.identity})",
             overlay=None if stock else overlay.digest(ours),
             engine="native",
+            compat=layer is not None,
             flags=proof.flags,
             compiler=tools.compiler,
             built_seconds=round(time.monotonic() - started, 1),

@@ -101,8 +101,15 @@ def git_has(tag: str) -> bool:
 
 def _from_git(tag: str, target: Path) -> SourceInfo:
     url = git_url()
+    commit = clone(url, tag, target)
+    return SourceInfo("git", url, commit, commit[:9])
+
+
+def clone(url: str, tag: str, target: Path) -> str:
+    """Put the tree of `tag` at `target`, without history; returns its full commit."""
     output.note(f"source: {url} at {tag}")
     try:
+        paths.ensure(target.parent)
         _git("init", "--quiet", str(target))
         _git("fetch", "--quiet", "--depth", "1", url, f"refs/tags/{tag}", cwd=target)
         _git("-c", "advice.detachedHead=false", "checkout", "--quiet", "FETCH_HEAD", cwd=target)
@@ -117,7 +124,7 @@ def _from_git(tag: str, target: Path) -> SourceInfo:
             hint="try `--source registry`, or `--source DIR` with a tree you have",
         ) from error
     shutil.rmtree(target / ".git")
-    return SourceInfo("git", url, commit, commit[:9])
+    return commit
 
 
 def _from_registry(number: int, target: Path) -> SourceInfo:

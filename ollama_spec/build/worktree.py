@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ollama_spec import paths
+from ollama_spec.build import compat
 from ollama_spec.build import overlay as overlays
 
 
@@ -31,9 +32,18 @@ class WorkTree:
     def make_stock(self) -> None:
         self._write({})
 
-    def apply(self, folder: Path, tag: str) -> None:
-        """Hooks of `folder`/hooks.yaml, and our sources beside them; all or nothing."""
-        texts = overlays.plan(overlays.load(folder), tag, self.pristine)
+    def apply(self, folder: Path, tag: str, compat_folder: Path | None = None) -> None:
+        """Ollama's compat layer if given, then the hooks of `folder`; all or nothing."""
+        below = compat.plan(compat_folder, self.pristine) if compat_folder else {}
+
+        def read(file: str) -> str | None:
+            return below.get(file) or self.pristine(file)
+
+        texts = {**below, **overlays.plan(overlays.load(folder), tag, read)}
+        if compat_folder:
+            for source in compat.code_files(compat_folder):
+                place = self.src / compat.FOLDER / source.relative_to(compat_folder)
+                _write_if_changed(place, source.read_bytes())
         for source in overlays.code_files(folder):
             target = self.src / overlays.FOLDER / source.name
             _write_if_changed(target, source.read_bytes())

@@ -2,41 +2,146 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import click
 
-from ollama_spec import config, output
+from ollama_spec import output
 from ollama_spec.artefacts import Artefact, ArtefactStore
-from ollama_spec.build.native import build_native
-from ollama_spec.errors import NotFoundError
+from ollama_spec.build import check as checks
+from ollama_spec.build import docker_plan, engines
+from ollama_spec.build import follow as following
+from ollama_spec.errors import BuildError, NotFoundError, OverlayError
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    """What to build: shared by `build` itself and `build follow`."""
+    for option in reversed(
+        (
+            click.option(
+                "--tag", help="llama.cpp tag, e.g. b10488.  [default: what Ollama carries]"
+            ),
+            click.option(
+                "--engine",
+                type=click.Choice(engines.ENGINES),
+                default="auto",
+                help="thin links Ollama's libraries, native compiles all, docker does so in a "
+                "container.  [default: auto]",
+            ),
+            click.option("--source", help="git, registry, or a llama.cpp folder.  [default: auto]"),
+            click.option(
+                "--jobs", type=int, help="Parallel compilers.  [default: cores and memory]"
+            ),
+            click.option("--library", type=_FOLDER, help="thin: Ollama's lib/ollama."),
+            click.option(
+                "--compat", help="native: Ollama's source (a folder, or git) for its compat layer."
+            ),
+            click.option(
+                "--backend", type=click.Choice(docker_plan.BACKENDS), help="docker: what to build."
+            ),
+            click.option("--cuda-arch", help='docker: e.g. "86;120".  [default: the GPUs here]'),
+            click.option("--base-image", help="docker: image with compiler or CUDA devel."),
+            click.option("--mirror", help="docker: registry to take the base image from."),
+        )
+    ):
+        function = option(function)
+    return function
 
 
 @click.group("build", invoke_without_command=True, short_help="Build the patched llama-server.")
-@click.option("--tag", help="llama.cpp tag, e.g. b10488.  [default: from the configuration]")
-@click.option("--source", help="git, registry, or a folder with llama.cpp.  [default: auto]")
+@_options
 @click.option("--stock", is_flag=True, help="Build llama.cpp as it comes, for comparisons.")
-@click.option("--jobs", type=int, help="Parallel compilers.  [default: by cores and free memory]")
 @click.option("--use/--no-use", default=True, help="Make it the runner in use afterwards.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done; needs no daemon.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_context
-def command(
-    ctx: click.Context,
-    tag: str | None,
-    source: str | None,
-    stock: bool,
-    jobs: int | None,
-    use: bool,
-    as_json: bool,
-) -> None:
+def command(dry_run: bool, as_json: bool, **values: Any) -> None:
     """Build llama.cpp's server at the tag Ollama carries, with our overlay, and put it in use.
 
     A build that fails or is interrupted leaves the runner in use as it was.
     """
-    if ctx.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         return
-    artefact = build_native(
-        tag or config.load().llama_tag, stock=stock, source=source, jobs=jobs, use=use
-    )
-    _show(artefact, as_json)
+    request = engines.Request(**values)
+    choice = engines.choose(request)
+    if dry_run:
+        _dry_run(request, choice, as_json)
+        return
+    output.note(f"llama.cpp {choice.tag} ({choice.why}), engine {choice.engine}")
+    _show(engines.build(request, choice), as_json)
+
+
+def _dry_run(request: engines.Request, choice: engines.Choice, as_json: bool) -> None:
+    facts: dict[str, Any] = {"tag": choice.tag, "engine": choice.engine, "why": choice.why}
+    if choice.engine == "docker":
+        facts |= engines.plan_docker(request, choice).model_dump(mode="json")
+    elif choice.engine == "thin":
+        facts["library"] = str(choice.library)
+    if as_json:
+        output.result_json(facts)
+        return
+    long = {name: facts.pop(name) for name in ("dockerfile", "script") if name in facts}
+    lines = [f"{name}: {value}" for name, value in facts.items()]
+    output.result("\n".join([*lines, *(f"\n--- {name}\n{text}" for name, text in long.items())]))
+
+
+@command.command("check", short_help="Does the overlay fit these llama.cpp tags?")
+@click.option("--tags", default="all", help="Comma list, or all: Ollama's pins and the newest.")
+@click.option("--source", help="git, registry, or a llama.cpp folder.  [default: auto]")
+@click.option("--compile/--no-compile", "compile_", default=True, help="Also compile, no linking.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def check(tags: str, source: str | None, compile_: bool, as_json: bool) -> None:
+    """Apply the hooks to each tag and compile what they touch (syntax only).
+
+    A tag without a source is checked as the nearest tag that has one.
+    """
+    results = []
+    for tag in checks.resolve_tags(tags):
+        results.append(checks.check_tag(tag, source=source, compile_=compile_))
+        if not as_json:
+            output.result(_check_line(results[-1]))
+    if as_json:
+        output.result_json([item.model_dump(mode="json") for item in results])
+    bad = [item.tag for item in results if item.error]
+    if bad:
+        raise OverlayError(f"the overlay does not fit {', '.join(bad)}")
+
+
+def _check_line(item: checks.CheckResult) -> str:
+    as_ = "" if item.checked_as == item.tag else f" (checked as {item.checked_as})"
+    compiles = {True: ", compiles", False: ", does not compile", None: ""}[item.compiles]
+    verdict = ("applies" if item.applies else "does not apply") + compiles
+    return f"{item.tag}{as_}: {verdict}" + (f": {item.error}" if item.error else "")
+
+
+@command.command("follow", short_help="Build anew when Ollama has changed.")
+@_options
+@click.option("--interval", type=float, help="Look again every so many seconds, for ever.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per look.")
+def follow(interval: float | None, as_json: bool, **values: Any) -> None:
+    """Build for the Ollama found now and switch to it; the runner before stays for rollback.
+
+    When the build fails, the runner in use stays and the reason is told.
+    """
+    request = engines.Request(**values)
+    while True:
+        found = following.follow(request)
+        if as_json:
+            output.result_json(found.model_dump(mode="json"))
+        elif found.error is None:
+            word = "now in use" if found.changed else "already in use"
+            output.result(f"{found.now}: {word}")
+        if interval is None:
+            break
+        if found.error:
+            output.note(f"stays on {found.now or 'no runner'}: {found.error}")
+        time.sleep(interval)
+    if found.error:
+        raise BuildError(f"stays on {found.now or 'no runner'}: {found.error}", hint=found.hint)
 
 
 @command.command("list", short_help="The runners built here, newest first.")

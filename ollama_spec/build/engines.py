@@ -1,0 +1,124 @@
+"""Choose tag and engine, then build: what `build`, `build follow` and others call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ollama_spec import config
+from ollama_spec.artefacts import Artefact
+from ollama_spec.build import docker_plan, gpu, overlay, tags, thin, toolchain
+from ollama_spec.build.detect import Report, detect
+from ollama_spec.build.native import TARGETS, build_native
+from ollama_spec.errors import BuildError
+from ollama_spec.resources import resource_dir
+
+ENGINES = ("auto", "thin", "docker", "native")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for; None means "you choose"."""
+
+    tag: str | None = None
+    engine: str = "auto"
+    source: str | None = None
+    jobs: int | None = None
+    stock: bool = False
+    use: bool = True
+    library: Path | None = None  # thin: Ollama's lib/ollama
+    compat: str | None = None  # native: folder with Ollama's source, or "git"
+    backend: str | None = None  # docker
+    cuda_arch: str | None = None
+    base_image: str | None = None
+    mirror: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    tag: str
+    engine: str
+    library: Path | None
+    ollama: str | None  # version, for Ollama's own source
+    why: str
+
+
+def choose(request: Request) -> Choice:
+    """Tag and engine of `request`; looks at this machine only where the request leaves a choice."""
+    if request.engine not in ENGINES:
+        raise BuildError(f"--engine {request.engine!r}: one of {', '.join(ENGINES)}")
+    if request.stock or (request.tag and request.engine in ("native", "docker")):
+        engine = request.engine if request.engine != "auto" else "native"
+        return Choice(request.tag or config.load().llama_tag, engine, None, None, "as asked")
+    return decide(request, detect())
+
+
+def decide(request: Request, report: Report) -> Choice:
+    """The pure part of `choose`."""
+    version = report.server.version
+    chosen = next((item for item in report.binaries if item.path == report.chosen), None)
+    if version is None and chosen is not None:
+        version = chosen.version
+    found = report.conclusion.tag
+    if request.tag is None and found is None and chosen is not None:
+        tags.require(report.conclusion)  # an Ollama whose tag is unknown: say so, do not guess
+    tag = request.tag or found or config.load().llama_tag
+    why = f"by {report.conclusion.how}" if tag == found else "as asked or configured"
+    library = request.library or (chosen.library if chosen else None)
+    engine = request.engine
+    if engine == "auto":
+        engine = report.engine
+        if request.backend not in (None, "cpu") and engine != "thin":
+            engine = "docker"
+        if engine == "thin" and tag != found:
+            engine = "native"  # Ollama's libraries are of another tag
+    if engine == "thin" and library is None:
+        raise BuildError(
+            "the thin engine needs Ollama's libraries and no Ollama was found",
+            hint="name its folder with `--library /usr/local/lib/ollama`, or use --engine native",
+        )
+    return Choice(tag, engine, library, version, why)
+
+
+def plan_docker(request: Request, choice: Choice) -> docker_plan.DockerPlan:
+    """Everything the docker engine would do; needs no daemon."""
+    gpus = gpu.report()
+    tools = [*TARGETS, *(tool.name for tool in overlay.load(resource_dir("runner_src")).tools)]
+    return docker_plan.make(
+        choice.tag,
+        backend=request.backend or ("cuda" if gpus.gpus else "cpu"),
+        gpus=gpus,
+        jobs=toolchain.jobs(request.jobs),
+        tools=tools,
+        commit=tags.table().commits.get(choice.tag, "unknown"),
+        cuda_arch=request.cuda_arch,
+        base_image=request.base_image,
+        mirror=request.mirror,
+    )
+
+
+def build(request: Request, choice: Choice | None = None) -> Artefact:
+    """Build (or find) the runner `request` asks for. Raises BuildError and its subclasses."""
+    choice = choice or choose(request)
+    if choice.engine == "thin":
+        assert choice.library is not None  # decide() refused otherwise
+        return thin.build_thin(
+            choice.tag,
+            choice.library,
+            source=request.source,
+            jobs=request.jobs,
+            use=request.use,
+        )
+    if choice.engine == "docker":
+        from ollama_spec.build.docker_engine import build_docker  # docker's library loads slowly
+
+        return build_docker(plan_docker(request, choice), source=request.source, use=request.use)
+    return build_native(
+        choice.tag,
+        stock=request.stock,
+        source=request.source,
+        jobs=request.jobs,
+        use=request.use,
+        compat=request.compat,
+        ollama=choice.ollama,
+    )
