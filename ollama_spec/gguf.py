@@ -191,7 +191,7 @@ def _read_cached(path: Path, size: int, _mtime: int) -> GgufHeader:
         raise PairingError(f"{path} is empty", hint=HINT)
     try:
         with _mapped(path) as view:
-            _check_magic(path, view[:256])
+            check_magic(path, view[:256])
             header = parse(view, path, size)
     except OSError as error:
         raise PairingError(f"{path}: {error.strerror}", hint="check its permissions") from error
@@ -205,7 +205,7 @@ def _mapped(path: Path) -> Iterator[mmap.mmap]:
         yield view
 
 
-def _check_magic(path: Path, start: bytes) -> None:
+def check_magic(path: Path, start: bytes) -> None:
     if start.startswith(b"GGUF"):
         return
     lowered = start.lstrip().lower()
