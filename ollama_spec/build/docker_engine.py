@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import socket
 import tarfile
 import tempfile
 import time
@@ -44,12 +45,14 @@ _OLDEST_API = (1, 41)
 
 def connect() -> Any:
     """A client of the daemon that DOCKER_HOST or the current docker context names."""
+    host = daemon_host()
     try:
+        _probe(host)
         # Uploads of sources can take longer than the default 60 s.
         client = docker.from_env(timeout=600)
         client.ping()
     except (docker_errors.DockerException, requests.RequestException, OSError) as error:
-        raise _unreachable(error) from error
+        raise unreachable(error, host) from error
     version = client.version().get("ApiVersion", "0.0")
     if tuple(int(part) for part in version.split(".")) < _OLDEST_API:
         raise DockerUnavailable(
@@ -58,9 +61,25 @@ def connect() -> Any:
     return client
 
 
-def _unreachable(error: Exception) -> BuildError:
+def daemon_host() -> str:
+    """Where the daemon is: DOCKER_HOST, else the current context of the docker command."""
+    chosen = os.environ.get("DOCKER_HOST")
+    if chosen:
+        return chosen
+    context = docker.ContextAPI.get_current_context()
+    return str(context.Host) if context and context.Host else "unix:///var/run/docker.sock"
+
+
+def _probe(host: str) -> None:
+    """Fail early and plainly on a dead local socket: docker's own error for it says little."""
+    if host.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(5)
+            probe.connect(host.removeprefix("unix://"))
+
+
+def unreachable(error: Exception, host: str) -> BuildError:
     text = str(error)
-    host = os.environ.get("DOCKER_HOST") or "its default socket"
     if "too old" in text or "too new" in text:
         return DockerUnavailable(
             f"the docker daemon at {host} does not speak our API: {text}", hint="update the daemon"

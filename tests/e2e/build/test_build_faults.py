@@ -121,7 +121,7 @@ def test_no_compiler_is_one_clear_error(tmp_path: Path, good: str) -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("CC", "CXX")}
     child = build(project(tmp_path / "src"), env={**env, "PATH": str(tmp_path)})
     _, err = child.communicate(timeout=60)
-    assert child.returncode == 7 and err.startswith("error: no C compiler found")
+    assert child.returncode == 7 and "error: no C compiler found" in err
     check_clean(good)
 
 

@@ -1,0 +1,264 @@
+"""Which Ollama, which tag, which engine (CASES 40)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ollama_spec.build import check, compat, engines, llama_version, ollamas, tags, thin
+from ollama_spec.build.detect import EngineVerdict, Report, choose, pick
+from ollama_spec.build.gpu import Gpu, GpuReport
+from ollama_spec.build.llama_version import LlamaVersion
+from ollama_spec.build.ollamas import Binary, Server
+from ollama_spec.build.tags import Conclusion, TagTable
+from ollama_spec.errors import BuildError
+
+FACTS = TagTable(
+    releases={"0.30.1": "b9479", "0.32.15": "b10488", "0.32.15-rc1": "b10488"},
+    commits={"b10380": "abcdef1234567"},
+    sdists=[9409, 9484, 10488],
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "build", "commit"),
+    [
+        ("version: 10380 (5a1b2c3d)\nbuilt with GNU", 10380, "5a1b2c3d"),
+        ("version: 1 (5a1b2c3d)", None, "5a1b2c3d"),
+        ("version: 0.1.2-dev (build 10488, commit 5a1b2c3d4)", 10488, "5a1b2c3d4"),
+        ("noise\nversion: 0.2.0-dev (build 1, commit 5a1b2c3d4)", None, "5a1b2c3d4"),
+        ("version: 0.1.2-dev (build 10488, commit unknown)", 10488, None),
+        ("version: 0 (unknown)", None, None),
+    ],
+)
+def test_every_version_format(text: str, build: int | None, commit: str | None) -> None:
+    version = llama_version.parse(text)
+    assert version is not None and (version.build, version.commit) == (build, commit)
+
+
+def test_no_version_line_is_none() -> None:
+    assert llama_version.parse("usage: llama-server") is None
+
+
+def conclude(server: str | None, binary: str | None, llama: str | None = None) -> Conclusion:
+    found = llama_version.parse(llama) if llama else None
+    return tags.conclude(server, binary, found, FACTS)
+
+
+def test_the_binarys_build_number_beats_the_release_table() -> None:
+    found = conclude("0.32.15", "0.32.15", "version: 10380 (5a1b2c3d)")
+    assert found.tag == "b10380" and "build number" in found.how
+
+
+def test_a_known_commit_names_its_tag() -> None:
+    found = conclude(None, "0.32.15", "version: 1 (abcdef12)")
+    assert (found.tag, found.commit) == ("b10380", "abcdef12")
+
+
+def test_build_1_with_an_unknown_commit_falls_back_to_the_table() -> None:
+    found = conclude("0.32.15", "0.32.15", "version: 1 (5a1b2c3d)")
+    assert (found.tag, found.commit) == ("b10488", "5a1b2c3d")
+    assert found.how == "release table: Ollama 0.32.15"
+
+
+def test_the_server_decides_when_it_differs_from_the_program() -> None:
+    found = conclude("0.30.1", "0.32.15", "version: 10488 (5a1b2c3d)")
+    assert found.tag == "b9479"
+    assert found.warning and "0.30.1" in found.warning and "0.32.15" in found.warning
+
+
+def test_an_unknown_release_needs_assume() -> None:
+    assert conclude("0.32.99", None).tag is None
+    assumed = tags.conclude("0.32.99", None, None, FACTS, assume=True)
+    assert assumed.tag == "b10488" and "0.32.15" in assumed.how
+    with pytest.raises(BuildError, match=r"0\.32\.99 is in no table"):
+        tags.require(conclude("0.32.99", None))
+
+
+def test_what_refresh_learns_is_kept_and_used() -> None:
+    tags.learn({"0.99.0": "b20000"}, {"b20000": "fedcba987"})
+    tags.learn({"0.99.1": "b20001"}, {})
+    facts = tags.table()
+    assert (facts.releases["0.99.0"], facts.releases["0.99.1"]) == ("b20000", "b20001")
+    assert facts.commits["b20000"] == "fedcba987"
+    assert facts.releases["0.32.15"] == "b10488"  # the shipped facts stay
+
+
+def test_the_shipped_table_holds_all_pins() -> None:
+    facts = tags.table()
+    pins = tags.pins(facts)
+    assert len(facts.releases) >= 104
+    assert pins == sorted(pins, key=lambda tag: int(tag[1:])) and pins[0] == "b9452"
+    assert {"b9479", "b9888", "b10091", "b10488"} <= set(pins)
+    assert tags.nearest_sdist("b9452", facts) == "b9453"
+    assert tags.nearest_sdist("b10434", facts) == "b10435"
+    assert check.resolve_tags("all")[-1] == "b11434"
+    assert check.resolve_tags("b1, b2") == ["b1", "b2"]
+
+
+@pytest.mark.parametrize(
+    ("value", "url"),
+    [
+        (None, "http://127.0.0.1:11434"),
+        ("", "http://127.0.0.1:11434"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        (":8080", "http://127.0.0.1:8080"),
+        ("example.com", "http://example.com:11434"),
+        ("http://example.com", "http://example.com:80"),
+        ("https://example.com", "https://example.com:443"),
+        ("https://example.com/ollama/", "https://example.com:443/ollama"),
+        (' "10.0.0.1:1234" ', "http://10.0.0.1:1234"),
+    ],
+)
+def test_ollama_host_is_read_as_ollama_reads_it(value: str | None, url: str) -> None:
+    assert ollamas.server_url(value) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("ollama version is 0.32.15\n", "0.32.15"),
+        ("ollama version is 0.30.1\nWarning: client version is 0.31.0\n", "0.31.0"),
+        (
+            "Warning: could not connect to a running Ollama instance\n"
+            "Warning: client version is 0.32.15\n",
+            "0.32.15",
+        ),
+        ("something", None),
+    ],
+)
+def test_the_client_line_is_the_programs_own_version(text: str, version: str | None) -> None:
+    assert ollamas.parse_client_version(text) == version
+
+
+def test_programs_and_libraries_are_found_through_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "real/bin/ollama"
+    library = tmp_path / "real/lib/ollama"
+    (library / "cuda_v12").mkdir(parents=True)
+    (library / "libggml-cpu-haswell.so").touch()
+    (library / "cuda_v12/libggml-cuda.so").touch()
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'ollama version is 9.9.9'\n")
+    program.chmod(0o755)
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path/ollama").symlink_to(program)
+    monkeypatch.setenv("PATH", f"{tmp_path}/path{os.pathsep}/bin")
+
+    found = ollamas.candidates()
+    assert "PATH" in found[program]
+    binary = ollamas.inspect(program, found[program])
+    assert (binary.version, binary.library, binary.llama_server) == ("9.9.9", library, None)
+    assert binary.backends == ["cpu", "cuda_v12"]
+
+
+def binary(version: str, *found: str, server: bool = True) -> Binary:
+    path = Path(f"/opt/{version}/bin/ollama")
+    return Binary(
+        path=path,
+        found=list(found),
+        version=version,
+        library=path.parent,
+        llama_server=path.parent / "llama-server" if server else None,
+    )
+
+
+def test_the_program_of_the_running_server_is_chosen() -> None:
+    old, new = binary("0.30.1", "process"), binary("0.32.15", "PATH")
+    assert choose(Server(url="u", version="0.30.1"), [new, old]) == old
+    assert choose(Server(url="u"), [new, binary("0.32.15", "PATH", server=False)]) == new
+    assert choose(Server(url="u"), []) is None
+
+
+def verdicts(**works: bool) -> list[EngineVerdict]:
+    return [EngineVerdict(engine=name, works=ok, reason="") for name, ok in works.items()]
+
+
+def test_engines_are_picked_in_order() -> None:
+    gpu = GpuReport(gpus=[Gpu(name="x", compute_capability="8.9")])
+    assert pick(verdicts(thin=True, docker=True, native=True), gpu) == "thin"
+    assert pick(verdicts(thin=False, docker=True, native=True), gpu) == "docker"
+    assert pick(verdicts(thin=False, docker=True, native=True), GpuReport()) == "native"
+
+
+def report(tag: str | None, engine: str = "thin") -> Report:
+    item = binary("0.32.15", "PATH")
+    return Report(
+        server=Server(url="u"),
+        binaries=[item],
+        chosen=item.path,
+        conclusion=Conclusion(tag=tag, how="h"),
+        confirmed="not asked",
+        gpu=GpuReport(),
+        engines=[],
+        engine=engine,
+    )
+
+
+def test_auto_builds_what_ollama_carries() -> None:
+    choice = engines.decide(engines.Request(), report("b10380"))
+    assert (choice.tag, choice.engine) == ("b10380", "thin")
+    other = engines.decide(engines.Request(tag="b9409"), report("b10380"))
+    assert (other.tag, other.engine) == ("b9409", "native")
+    with pytest.raises(BuildError, match=r"no llama.cpp tag could be concluded"):
+        engines.decide(engines.Request(), report(None))
+
+
+def test_libraries_of_another_commit_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"of llama\.cpp b10380, not b10488"):
+        thin.check_version(LlamaVersion(text="", build=10380), "b10488", tmp_path)
+    thin.check_version(LlamaVersion(text="", build=10488), "b10488", tmp_path)
+    with pytest.raises(BuildError, match=r"lacks libllama\.so\.0"):
+        thin.check_library(tmp_path, "b10488")
+
+
+PATCH = """\
+--- a/src/llama-model-loader.cpp
++++ b/src/llama-model-loader.cpp
+@@ -1,3 +1,4 @@
+ one
++ours
+ two
+ three
+"""
+
+
+def layer(root: Path, pin: str = "b5") -> Path:
+    folder = root / "llama/compat"
+    (folder / "models").mkdir(parents=True)
+    (folder / "001-hooks.patch").write_text(PATCH)
+    (folder / "layer.cpp").write_text("int layer;")
+    (folder / "models/extra.cpp").write_text("int extra;")
+    (root / "LLAMA_CPP_VERSION").write_text(pin + "\n")
+    return folder
+
+
+TREE = {
+    "src/llama-model-loader.cpp": "one\ntwo\nthree\n",
+    "src/CMakeLists.txt": "add_library(llama)\n",
+    "tools/mtmd/CMakeLists.txt": "add_library(mtmd)\n",
+}
+
+
+def test_the_compat_layer_patches_and_adds_its_sources(tmp_path: Path) -> None:
+    folder = layer(tmp_path)
+    assert compat.locate(str(tmp_path), "b5", None) == folder
+    texts = compat.plan(folder, TREE.get)
+    assert texts["src/llama-model-loader.cpp"] == "one\nours\ntwo\nthree\n"
+    llama, mtmd = texts["src/CMakeLists.txt"], texts["tools/mtmd/CMakeLists.txt"]
+    assert "ollama-compat/layer.cpp" in llama and "ollama-compat/models/extra.cpp" in llama
+    assert "ollama-compat/layer.cpp" in mtmd and "models/extra.cpp" not in mtmd
+    assert "OLLAMA_COMPAT_MTMD_BUILD" in mtmd and "OLLAMA_COMPAT_MTMD_BUILD" not in llama
+
+
+def test_a_compat_layer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    folder = layer(tmp_path, pin="b6")
+    with pytest.raises(BuildError, match=r"is for llama.cpp b6, not b5"):
+        compat.locate(str(tmp_path), "b5", None)
+    with pytest.raises(BuildError, match=r"patch 001-hooks\.patch does not fit"):
+        compat.plan(folder, {**TREE, "src/llama-model-loader.cpp": "other\n"}.get)
+    with pytest.raises(BuildError, match="not Ollama's source"):
+        compat.locate(str(tmp_path / "none"), "b5", None)
