@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import zstandard
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 API_VERSION = "0.32.15"  # the Ollama whose API we speak where no Ollama answers
 _ZSTD_LIMIT = 20 * 1024 * 1024
 _numbers = itertools.count(1)
+_model: ContextVar[str] = ContextVar("model", default="-")  # for the log line
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -39,11 +41,12 @@ class Front:
 
     def app(self, *, loopback: bool) -> web.Application:
         config = self.services.config
+        checks = guard.Guard(config.origins, loopback=loopback)
         app = web.Application(
             client_max_size=config.max_request_bytes,
-            middlewares=[_log_requests, guard.middleware(config.origins, loopback=loopback)],
+            middlewares=[_log_requests, checks.middleware()],
         )
-        app.on_response_prepare.append(guard.on_prepare)
+        app.on_response_prepare.append(checks.on_prepare)
         app.router.add_get("/", self.root)
         app.router.add_get("/api/version", self.version)
         app.router.add_get("/api/tags", self.tags)
@@ -109,7 +112,7 @@ class Front:
             record = resolve.ours(text)
             if record is None:
                 return await self._pass_on(request, data, _missing(request.path, text))
-            request["model"] = record.name
+            _model.set(record.name)
             raw = {key: value for key, value in raw.items() if key.lower() != "model"}
             call = Call(request, self.services, record, {**raw, "model": text})
             return await MODEL_ROUTES[request.path](call)
@@ -200,6 +203,7 @@ def _openai_model(name: str, created: float, shown: str | None = None) -> dict[s
 @web.middleware
 async def _log_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
     number, started = next(_numbers), time.monotonic()
+    _model.set("-")
     outcome: str | int = "cancelled"
     try:
         response = await handler(request)
@@ -216,7 +220,7 @@ async def _log_requests(request: web.Request, handler: Handler) -> web.StreamRes
         return replies.native_error(ApiError(400, str(error)))
     finally:
         seconds = time.monotonic() - started
-        model = request.get("model", "-")
+        model = _model.get()
         log.info(
             "#%d %s %s %s %s %.3fs", number, request.method, request.path, model, outcome, seconds
         )

@@ -68,47 +68,55 @@ def _own_addresses() -> frozenset[str]:
     return frozenset(entry.address.split("%")[0].lower() for group in found for entry in group)
 
 
-def middleware(
-    origins: Iterable[str], *, loopback: bool
-) -> Callable[..., Awaitable[web.StreamResponse]]:
-    """The guard as an aiohttp middleware; `loopback`: we listen on a loopback address only."""
-    allowed = allowed_origins(origins)
-    everyone = "*" in allowed
+class Guard:
+    """Checks every request; `loopback`: we listen on a loopback address only."""
 
-    @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    def __init__(self, origins: Iterable[str], *, loopback: bool) -> None:
+        self._allowed = allowed_origins(origins)
+        self._loopback = loopback
+
+    def refuses(self, request: web.Request) -> bool:
         host = request.headers.get("Host", "")
-        if loopback and not host_allowed(host):
-            return web.Response(status=403)
+        if self._loopback and not host_allowed(host):
+            return True
         origin = request.headers.get("Origin")
-        cross = origin is not None and origin not in (f"http://{host}", f"https://{host}")
-        if origin is not None and cross and not origin_allowed(origin, host, allowed):
-            return web.Response(status=403)
-        if request.method == "OPTIONS" and (cross or loopback):
-            response = web.Response(status=204)
-            if cross:
-                response.headers["Access-Control-Allow-Methods"] = _METHODS
-                response.headers["Access-Control-Allow-Headers"] = ",".join(_HEADERS)
-                response.headers["Access-Control-Max-Age"] = "43200"
-        else:
-            request["cors"] = (origin or "", everyone) if cross else None
+        return origin is not None and not origin_allowed(origin, host, self._allowed)
+
+    def middleware(self) -> Callable[..., Awaitable[web.StreamResponse]]:
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if self.refuses(request):
+                return web.Response(status=403)
+            if request.method == "OPTIONS" and (_is_cross(request) or self._loopback):
+                return _preflight(request)
             return await handler(request)
-        if cross:
-            add_cors(response, origin or "", everyone)
-        return response
 
-    return guard
+        return guard
+
+    async def on_prepare(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Last touch before headers go out, also for streams and passed-through answers."""
+        response.headers.pop("Server", None)
+        if response.headers.get("Content-Type") == "":
+            # a passed-through answer that has none: aiohttp would invent one
+            del response.headers["Content-Type"]
+        if not _is_cross(request) or self.refuses(request):
+            return
+        if "*" in self._allowed:
+            response.headers["Access-Control-Allow-Origin"] = "*"
+        else:
+            response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
+            response.headers["Vary"] = "Origin"
 
 
-def add_cors(response: web.StreamResponse, origin: str, everyone: bool) -> None:
-    response.headers["Access-Control-Allow-Origin"] = "*" if everyone else origin
-    if not everyone:
-        response.headers["Vary"] = "Origin"
+def _is_cross(request: web.Request) -> bool:
+    origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+    return origin is not None and origin not in (f"http://{host}", f"https://{host}")
 
 
-async def on_prepare(request: web.Request, response: web.StreamResponse) -> None:
-    """Last touch before headers go out, also for streams and passed-through answers."""
-    response.headers.pop("Server", None)
-    cors = request.get("cors")
-    if cors:
-        add_cors(response, *cors)
+def _preflight(request: web.Request) -> web.Response:
+    response = web.Response(status=204)
+    if _is_cross(request):
+        response.headers["Access-Control-Allow-Methods"] = _METHODS
+        response.headers["Access-Control-Allow-Headers"] = ",".join(_HEADERS)
+        response.headers["Access-Control-Max-Age"] = "43200"
+    return response

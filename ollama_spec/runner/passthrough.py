@@ -106,9 +106,7 @@ async def _relay(request: web.Request, upstream: aiohttp.ClientResponse) -> web.
         if key.lower() not in _HOP_BY_HOP | named:
             response.headers.add(key, value)
     if "Content-Type" not in response.headers:
-        # aiohttp would invent one
-        response.headers["Content-Type"] = ""
-        request["no_content_type"] = True
+        response.headers["Content-Type"] = ""  # dropped again by guard.on_prepare
     await response.prepare(request)
     if request.method == "HEAD" or upstream.status in (204, 304):
         return response

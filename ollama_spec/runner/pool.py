@@ -78,6 +78,7 @@ class Pool:
         self._pending = 0
         self._loading = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
+        self._watching: set[asyncio.Task[None]] = set()
 
     def loaded(self) -> list[Loaded]:
         """The models that serve, the one kept longest first."""
@@ -127,7 +128,7 @@ class Pool:
         """End every child; returns when all are gone."""
         for loaded in list(self._models.values()):
             self._end(loaded)
-        await asyncio.gather(*self._ending)
+        await asyncio.gather(*self._ending, *self._watching)
 
     def _fresh(self, key: Key, wanted: argv.Wanted) -> Loaded | None:
         loaded = self._models.get(key)
@@ -210,8 +211,8 @@ class Pool:
         loaded.keep_alive = self._default_keep_alive
         self._models[key] = loaded
         watch = asyncio.create_task(self._watch(loaded))
-        self._ending.add(watch)
-        watch.add_done_callback(self._ending.discard)
+        self._watching.add(watch)
+        watch.add_done_callback(self._watching.discard)
         return loaded
 
     async def _watch(self, loaded: Loaded) -> None:
