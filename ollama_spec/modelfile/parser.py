@@ -10,17 +10,45 @@ from ollama_spec.errors import ModelfileError
 from ollama_spec.modelfile.syntax import Instruction, fail, scan
 
 INT = frozenset(
-    "num_ctx num_batch num_gpu main_gpu num_thread draft_num_predict num_keep seed num_predict "
-    "top_k repeat_last_n".split()
+    [
+        "num_ctx",
+        "num_batch",
+        "num_gpu",
+        "main_gpu",
+        "num_thread",
+        "draft_num_predict",
+        "num_keep",
+        "seed",
+        "num_predict",
+        "top_k",
+        "repeat_last_n",
+    ]
 )
 FLOAT = frozenset(
-    "top_p min_p typical_p temperature repeat_penalty presence_penalty frequency_penalty".split()
+    [
+        "top_p",
+        "min_p",
+        "typical_p",
+        "temperature",
+        "repeat_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+    ]
 )
 BOOL = frozenset({"use_mmap"})
 LISTS = frozenset({"stop"})
 DEPRECATED = frozenset(
-    "penalize_newline low_vram f16_kv logits_all vocab_only use_mlock mirostat mirostat_tau "
-    "mirostat_eta".split()
+    [
+        "penalize_newline",
+        "low_vram",
+        "f16_kv",
+        "logits_all",
+        "vocab_only",
+        "use_mlock",
+        "mirostat",
+        "mirostat_tau",
+        "mirostat_eta",
+    ]
 )
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
