@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from ollama_spec import names, paths
 from ollama_spec.errors import NotFoundError, OllamaSpecError
+from ollama_spec.hub import shards
 from ollama_spec.profiles import Profile, Strict, WeightFile
 
 
@@ -100,7 +101,9 @@ class ModelStore:
     def remove(self, text: str) -> ModelRecord:
         """Forget a name. Weights that `pull` fetched and nothing else names are deleted."""
         record = self.get(text)
-        self._path(names.parse(record.name)).unlink()
+        path = self._path(names.parse(record.name))
+        path.unlink()
+        path.with_suffix(".lock").unlink(missing_ok=True)
         self._sweep(record)
         return record
 
@@ -109,7 +112,8 @@ class ModelStore:
         owned = weights_dir().resolve()
         for file in _files(removed) - kept:
             if owned in file.resolve().parents:
-                file.unlink(missing_ok=True)
+                for part in shards.paths_of(file):
+                    part.unlink(missing_ok=True)
 
 
 def _files(record: ModelRecord) -> set[Path]:

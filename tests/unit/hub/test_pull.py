@@ -1,0 +1,262 @@
+"""`pull` through the command line against a server that speaks the hub's API."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import hub_files
+from fakes.hub import FakeHub
+
+from ollama_spec import cli, lock
+from ollama_spec.store import ModelStore, weights_dir
+
+TARGET = "me/Big-GGUF"
+DRAFT = "me/Small-GGUF"
+PULL = ["pull", f"hf.co/{TARGET}:Q4_K_M", "--draft", f"hf.co/{DRAFT}:Q8_0", "--name", "pair"]
+
+
+def serve_pair(hub: FakeHub, bulk: int = 300_000) -> None:
+    hub.put(TARGET, "Big-Q4_K_M.gguf", hub_files.model("Big", bulk=bulk, seed=1))
+    hub.put(TARGET, "README.md", b"# Big", lfs=False)
+    hub.put(DRAFT, "Small-Q8_0.gguf", hub_files.model("Small", bulk=5000, seed=2))
+
+
+def leftovers() -> list[str]:
+    return sorted(
+        path.name
+        for path in weights_dir().rglob("*")
+        if path.is_file() and not path.name.endswith(".lock")
+    )
+
+
+def report(text: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def test_a_pair_is_fetched_checked_recorded_and_locked(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_pair(hub)
+    assert cli.run([*PULL, "--json"]) == 0
+    out = report(capsys.readouterr().out)
+    assert (out["status"], out["registered"]) == ("pulled", False)
+    record = ModelStore().get("pair")
+    assert record.drafter is not None
+    content = record.target.path.read_bytes()
+    assert content == hub.files[TARGET]["Big-Q4_K_M.gguf"]
+    assert record.target.sha256 == hashlib.sha256(content).hexdigest()
+    assert record.target.revision == hub.commit
+    assert record.profile.spec.type == "draft-simple"
+    assert leftovers() == ["Big-Q4_K_M.gguf", "Small-Q8_0.gguf"]
+    made = lock.find("pair")
+    assert made is not None and made.drafter is not None
+    assert made.target.files[0].sha256 == record.target.sha256
+    assert made.drafter.revision == hub.commit
+
+
+def test_a_second_pull_moves_no_byte(hub: FakeHub, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_pair(hub)
+    assert cli.run(PULL) == 0
+    before = len(hub.downloads(".gguf"))
+    assert cli.run(PULL) == 0
+    assert "up to date" in capsys.readouterr().out
+    assert len(hub.downloads(".gguf")) == before
+
+
+def test_dry_run_fetches_nothing(hub: FakeHub, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_pair(hub)
+    assert cli.run([*PULL, "--dry-run"]) == 0
+    assert "Big-Q4_K_M.gguf" in capsys.readouterr().out
+    assert hub.downloads(".gguf") == []
+    assert leftovers() == []
+
+
+def test_case_25_a_broken_connection_goes_on_within_one_run(hub: FakeHub) -> None:
+    serve_pair(hub)
+    size = len(hub.files[TARGET]["Big-Q4_K_M.gguf"])
+    hub.faults.drop_after = {"Big-Q4_K_M.gguf": size * 6 // 10}
+    assert cli.run(PULL) == 0
+    transfers = hub.downloads("Big-Q4_K_M.gguf")
+    assert sum(item.sent for item in transfers if item.origin == "cdn") == size
+
+
+def test_case_25_a_second_run_asks_only_for_the_rest(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("ollama_spec.hub.download.RETRIES", 0)
+    serve_pair(hub)
+    size = len(hub.files[TARGET]["Big-Q4_K_M.gguf"])
+    part = size * 6 // 10
+    hub.faults.drop_after = {"Big-Q4_K_M.gguf": part}
+    hub.faults.drops_left = 1
+    hub.faults.bytes_per_second = 0
+
+    # The server is gone after the drop, as when a network dies.
+    def gone(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", gone)
+    assert cli.run(PULL) == 130
+    monkeypatch.undo()
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.setenv("OLLAMA_SPEC_UPSTREAM", "http://127.0.0.1:9")
+    assert ModelStore().find("pair") is None
+    assert "goes on from there" in capsys.readouterr().err
+    before = len(hub.requests)
+    assert cli.run(PULL) == 0
+    again = [item for item in hub.requests[before:] if item.range == f"bytes={part}-"]
+    assert sum(item.sent for item in again) == size - part
+    assert ModelStore().get("pair").target.path.stat().st_size == size
+
+
+def test_case_25_content_that_changed_between_runs_restarts(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_pair(hub)
+    listing_folder = weights_dir() / TARGET / hub.commit[:12]
+    listing_folder.mkdir(parents=True)
+    (listing_folder / "Big-Q4_K_M.gguf.00aa00aa00aa00aa.partial").write_bytes(b"old" * 1000)
+    assert cli.run(PULL) == 0
+    assert "changed on the hub since an earlier run" in capsys.readouterr().err
+    assert leftovers() == ["Big-Q4_K_M.gguf", "Small-Q8_0.gguf"]
+
+
+def test_a_server_without_ranges_starts_over_and_says_so(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_pair(hub)
+    hub.faults.drop_after = {"Big-Q4_K_M.gguf": 500_000}
+    hub.faults.drops_left = 1
+    hub.faults.ignore_ranges = True
+    assert cli.run(PULL) == 0
+    assert "starts from the beginning" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("at", [100_000, 1_000_000])
+def test_case_25_a_flipped_byte_is_found(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str], at: int
+) -> None:
+    serve_pair(hub)
+    hub.faults.flip = {"Big-Q4_K_M.gguf": at}
+    assert cli.run(PULL) == 5
+    assert "arrived damaged" in capsys.readouterr().err
+    assert ModelStore().find("pair") is None
+    assert leftovers() == []
+
+
+def test_a_flipped_byte_of_a_file_kept_in_git_is_found_too(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.put(TARGET, "Big-Q4_K_M.gguf", hub_files.model(bulk=4000), lfs=False)
+    hub.faults.flip = {"Big-Q4_K_M.gguf": 15_000}
+    assert cli.run(["pull", f"hf.co/{TARGET}", "--name", "one"]) == 5
+    assert "arrived damaged" in capsys.readouterr().err
+
+
+def test_an_etag_other_than_the_listed_hash_is_refused(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_pair(hub)
+    hub.faults.served_etag = {"Big-Q4_K_M.gguf": "ab" * 32}
+    assert cli.run(PULL) == 5
+    assert "changed on the hub while" in capsys.readouterr().err
+    assert ModelStore().find("pair") is None
+    assert leftovers() == []
+
+
+def test_a_pointer_file_and_a_web_page_are_named_as_such(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for body, words in (
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n", "LFS pointer"),
+        (b"<!DOCTYPE html><html>please log in</html>", "web page"),
+    ):
+        hub.put(TARGET, "Big-Q4_K_M.gguf", body)
+        assert cli.run(["pull", f"hf.co/{TARGET}:Q4_K_M", "--name", "one"]) == 5
+        err = capsys.readouterr().err
+        assert words in err and "hint:" in err
+        assert leftovers() == []
+
+
+def test_a_proxy_that_answers_the_download_with_a_page_is_found(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_pair(hub)
+    good = hub.files[TARGET]["Big-Q4_K_M.gguf"]
+    page = b"<!DOCTYPE html>captive portal".ljust(len(good), b" ")
+    assert cli.run([*PULL, "--dry-run"]) == 0
+    real_headers = hub.requests[:]
+    assert real_headers
+    from ollama_spec.hub import client
+
+    original = client.Hub.read_start
+    patch = pytest.MonkeyPatch()
+    patch.setattr(
+        client.Hub,
+        "read_start",
+        lambda *a: good[: a[3]] if a[2].path.startswith("Big") else original(*a),
+    )
+    try:
+        hub.faults.body = {"Big-Q4_K_M.gguf": page}
+        assert cli.run(PULL) == 5
+    finally:
+        patch.undo()
+    assert "web page" in capsys.readouterr().err
+    assert leftovers() == []
+
+
+def test_shards_come_together_and_a_missing_one_is_named(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2, 3):
+        content = hub_files.model(
+            "Split", bulk=3000, seed=number, split__no=number - 1, split__count=3
+        )
+        hub.put(TARGET, f"Split-Q4_K_M-0000{number}-of-00003.gguf", content)
+    assert cli.run(["pull", f"hf.co/{TARGET}:Q4_K_M", "--name", "split"]) == 0
+    record = ModelStore().get("split")
+    assert record.target.path.name.endswith("-00001-of-00003.gguf")
+    assert record.target.size == sum(len(data) for data in hub.files[TARGET].values())
+    assert len(leftovers()) == 3
+    ModelStore().remove("split")
+    assert leftovers() == []
+    assert lock.find("split") is None
+    del hub.files[TARGET]["Split-Q4_K_M-00002-of-00003.gguf"]
+    assert cli.run(["pull", f"hf.co/{TARGET}:Q4_K_M", "--name", "split"]) == 5
+    assert "lacks 1 of 3 shards: Split-Q4_K_M-00002-of-00003.gguf" in capsys.readouterr().err
+
+
+def test_no_space_is_said_before_the_first_byte(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_pair(hub)
+    import shutil
+
+    real = shutil.disk_usage
+
+    def nearly_full(path: Path) -> Any:
+        return real(path)._replace(free=1_000_000)
+
+    monkeypatch.setattr("shutil.disk_usage", nearly_full)
+    assert cli.run(PULL) == 5
+    err = capsys.readouterr().err
+    assert "are free" in err and "1.0 MB" in err
+    assert hub.downloads(".gguf") == []
+
+
+def test_a_pair_with_different_vocabularies_leaves_nothing(
+    hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = hub_files.vocabulary()
+    other[17] = "something else"
+    hub.put(TARGET, "Big-Q4_K_M.gguf", hub_files.model("Big"))
+    hub.put(DRAFT, "Small-Q8_0.gguf", hub_files.model("Small", tokens=other))
+    assert cli.run(PULL) == 6
+    assert "token 17" in capsys.readouterr().err
+    assert ModelStore().find("pair") is None
+    assert leftovers() == []
