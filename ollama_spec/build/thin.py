@@ -131,6 +131,9 @@ def _build(
         paths.ensure(project) / "CMakeLists.txt",
         cmake_project(tree.src, library, overlay.load(ours), tag).encode(),
     )
+    # tools/ui runs a script that it looks for below the top folder.
+    if not (project / "scripts").is_symlink():
+        (project / "scripts").symlink_to(tree.src / "scripts")
     wanted = list(native.TARGETS)
     options = {"GGML_BACKEND_DL": "ON"}
     native.compile_tree(project, root / "thin", tag, commit, tools, wanted, jobs, options)

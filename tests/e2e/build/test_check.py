@@ -1,0 +1,70 @@
+"""`build check` on real llama.cpp trees: oldest and newest supported tag, and a broken anchor."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fixtures.real import caches
+
+from ollama_spec.build import check
+from ollama_spec.build import overlay as overlays
+from ollama_spec.resources import resource_dir
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("tag", ["b9409", "b11434"])
+def test_the_overlay_applies_and_compiles_at_both_ends(tag: str) -> None:
+    with caches():
+        found = check.check_tag(tag)
+    assert found.error is None
+    assert (found.checked_as, found.applies, found.compiles) == (tag, True, True)
+    assert found.files >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_overlay_fits_every_pin_of_ollama() -> None:
+    """16 source trees and about five CPU-minutes: a job of its own, `pytest -m slow`."""
+    with caches():
+        found = [check.check_tag(tag) for tag in check.resolve_tags("all")]
+    assert [(item.tag, item.error) for item in found if item.error] == []
+    assert all(item.applies and item.compiles for item in found)
+    # b9452 has no source package; the nearest that has one is checked instead, and it says so.
+    assert next(item.checked_as for item in found if item.tag == "b9452") == "b9453"
+
+
+@pytest.mark.timeout(600)
+def test_a_broken_anchor_is_named_with_the_nearest_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = tmp_path / "runner_src"
+    shutil.copytree(resource_dir("runner_src"), ours)
+    hooks = ours / "hooks.yaml"
+    hook = next(h for h in overlays.load(ours).hooks if h.id == "arg.add")
+    hooks.write_text(hooks.read_text().replace("'    return ctx_arg;'", "'return ctx_arguments;'"))
+    monkeypatch.setattr(check, "resource_dir", lambda name: ours)
+    with caches():
+        found = check.check_tag("b9409", compile_=False)
+    assert found.applies is False and found.error is not None
+    for word in ("hook arg.add", hook.file, "b9409", "0 lines", "return ctx_arg;"):
+        assert word in found.error
+
+
+def test_the_command_ends_with_code_7_when_a_tag_does_not_fit(tmp_path: Path) -> None:
+    """A tree of llama.cpp's shape without any of the lines the hooks look for."""
+    for file in {hook.file for hook in overlays.load(resource_dir("runner_src")).hooks}:
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n")
+    argv = [sys.executable, "-m", "ollama_spec", "build", "check", "--tags", "b9000", "--json"]
+    done = subprocess.run(
+        [*argv, "--source", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 7 and "the overlay does not fit b9000" in done.stderr
+    (found,) = json.loads(done.stdout)
+    assert found["applies"] is False and "hook " in found["error"]
