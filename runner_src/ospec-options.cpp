@@ -5,6 +5,7 @@
 #include "log.h"
 
 #include <cstdlib>
+#include <stdexcept>
 
 namespace ospec {
 
@@ -95,7 +96,7 @@ void add_options(const std::function<void(common_arg)> & add) {
             options().request.scope = parse_scope(value);
         }), "LLAMA_ARG_SPEC_DRAFT_RELAXED_SCOPE");
     option(common_arg({ "--spec-draft-relaxed-think" }, "OPEN,CLOSE",
-        "markers of the thinking block (default: <think>,</think>)",
+        "markers of the thinking block (default: those of the chat template)",
         [](common_params &, const std::string & value) {
             const size_t comma = value.find(',');
             if (comma == 0 || comma == std::string::npos || comma + 1 == value.size()) {
@@ -129,6 +130,11 @@ void add_options(const std::function<void(common_arg)> & add) {
         [](common_params &, int value) {
             options().request.skip_cooldown = to_count(value, "--spec-draft-skip-cooldown", 1);
         }), "LLAMA_ARG_SPEC_DRAFT_SKIP_COOLDOWN");
+    option(common_arg({ "--spec-draft-adaptive" }, "{off,ema,cost}",
+        "adapt the depth of each draft: to what was accepted, or to what a token costs and is worth (default: off)",
+        [](common_params &, const std::string & value) {
+            options().request.adaptive = parse_adaptive(value);
+        }), "LLAMA_ARG_SPEC_DRAFT_ADAPTIVE");
     option(common_arg({ "--spec-draft-preset" }, "{throughput,lift,balanced,quality}",
         "set relaxed acceptance and pauses together; options after it refine it. All but quality are LOSSY",
         [](common_params &, const std::string & value) {

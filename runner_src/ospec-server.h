@@ -2,248 +2,149 @@
 // private to that file and differs between tags.
 #pragma once
 
-#include "ospec-guard.h"
-#include "ospec-options.h"
-#include "ospec-rule.h"
-#include "ospec-trace.h"
+#include "ospec-request.h"
+#include "ospec-state.h"
+#include "ospec-verify.h"
 
-#include "common.h"
-#include "llama.h"
-#include "sampling.h"
-
-#include <algorithm>
-#include <string>
-#include <vector>
+#include "log.h"
 
 namespace ospec {
 
-// Lives in server_slot. Forgets everything when the slot takes another task.
-struct slot_state {
-    int     task      = -1;
-    int64_t last_base = -1;
-    bool    replay    = false; // the round re-verifies its own result after a checkpoint was restored
-    int     streak    = 0;     // rounds in a row without an accepted token
-    int     pause     = 0;     // rounds left without drafting
-    bool    thinking  = false;
-    std::string    text_tail;  // enough generated text to find a think marker in
-    regret_budget  budget;
-    llama_tokens   history;    // generated tokens
-    figures        sums;
-
-    void begin(int task_id) {
-        if (task != task_id) {
-            *this = slot_state();
-            task = task_id;
-        }
-    }
-};
-
 namespace detail {
 
-// Samplers whose result depends on what was emitted in ways the raw logits do not show.
-inline bool sampling_is_plain(const common_params_sampling & p) {
-    const bool penalties = p.penalty_last_n != 0 &&
-        (p.penalty_repeat != 1.0f || p.penalty_freq != 0.0f || p.penalty_present != 0.0f);
-    return !penalties && p.dry_multiplier == 0.0f && p.mirostat == 0 && p.xtc_probability <= 0.0f &&
-           p.adaptive_target < 0.0f && p.n_probs == 0;
+// Newer tags say so themselves. Elsewhere: a round that starts where the last one did, with that
+// round's result as its draft, runs again on a restored checkpoint.
+template <class Slot>
+auto is_replay(const Slot & slot, const slot_state &, const llama_tokens &, int64_t, int)
+        -> decltype((bool) slot.spec_is_replay) {
+    return slot.spec_is_replay;
+}
+template <class Slot>
+bool is_replay(const Slot &, const slot_state & state, const llama_tokens & draft, int64_t base, long) {
+    return base == state.last_base && draft == state.last_result;
 }
 
-inline bool is_end_or_control(const llama_vocab * vocab, llama_token token) {
-    return llama_vocab_is_eog(vocab, token) || llama_vocab_is_control(vocab, token);
+struct draft_clock {
+    int64_t started_us = 0;
+    int64_t spent_us   = 0;
+};
+inline draft_clock & clock_of_draft() {
+    static draft_clock instance;
+    return instance;
 }
 
-// Rows sampled on the device leave no raw logits on the host.
-inline bool has_raw_logits(llama_context * ctx, int index) {
-    return llama_get_sampled_token_ith(ctx, index) == LLAMA_TOKEN_NULL &&
-           llama_get_sampled_logits_ith(ctx, index) == nullptr &&
-           llama_get_sampled_probs_ith(ctx, index) == nullptr;
-}
-
-inline void follow_thinking(slot_state & state, const std::string & piece) {
-    state.text_tail += piece;
-    const process_options & opt = options();
-    const size_t open = state.text_tail.rfind(opt.think_open), close = state.text_tail.rfind(opt.think_close);
-    const auto at = [](size_t found) { return found == std::string::npos ? (int64_t) -1 : (int64_t) found; };
-    if (at(open) != at(close)) {
-        state.thinking = at(open) > at(close);
+template <class Slot> void trace_skip(const Slot & slot, const char * path) {
+    if (trace().on()) {
+        trace_event event;
+        event.task = slot.task->id;
+        event.slot = slot.id;
+        event.base = slot.prompt.n_tokens();
+        event.path = path;
+        trace().write(event);
     }
-    const size_t keep = std::max(opt.think_open.size(), opt.think_close.size());
-    if (state.text_tail.size() > 4 * keep) {
-        state.text_tail.erase(0, state.text_tail.size() - keep);
-    }
 }
 
-// A chat template may open the thinking block itself, at the end of the prompt.
-template <class Slot> void begin_thinking(slot_state & state, const Slot & slot) {
-    const int end = (int) slot.task->n_tokens();
-    for (int i = std::max(0, end - 32); i < end; ++i) {
-        const llama_token token = slot.task->tokens[i];
-        if (token != LLAMA_TOKEN_NULL) {
-            follow_thinking(state, common_token_to_piece(slot.ctx_tgt, token, true));
-        }
+// Feeds the cost of the round that just ended into the slot's depth policy.
+template <class Slot> void measure_round(const Slot & slot, slot_state & state) {
+    const int64_t now = ggml_time_us();
+    if (state.t_round_us > 0 && state.n_tokens > 0) {
+        const double draft_ms = state.n_drafted > 0 ? clock_of_draft().spent_us / 1000.0 : 0;
+        depth_of(slot.id).measure(state.n_drafted, state.n_tokens, draft_ms, (now - state.t_round_us) / 1000.0);
     }
+    state.t_round_us = now;
+    state.n_drafted = 0;
+    state.n_tokens = 1; // unless accepted() says more
+}
+
+template <class Slot> int skipped(const Slot & slot, slot_state & state, const char * path) {
+    state.sums.n_skipped++;
+    count_skipped();
+    publish(slot);
+    trace_skip(slot, path);
+    return 0;
 }
 
 } // namespace detail
 
-template <class Slot> slot_state & state_of(const Slot & slot) {
-    slot_state & state = slot.ospec_slot;
-    const bool fresh = state.task != slot.task->id;
-    state.begin(slot.task->id);
-    if (fresh && slot.task->params.ospec_cfg.scope == relax_scope::thinking) {
-        detail::begin_thinking(state, slot);
-    }
-    return state;
-}
-
-// Copies the sums to where the tag's timings are made from.
-template <class Slot> auto publish_to(const Slot & slot, const slot_state & state, int)
-        -> decltype(slot.stats.ospec_sums, void()) {
-    slot.stats.ospec_sums = state.sums;
-}
-template <class Slot> void publish_to(const Slot &, const slot_state &, long) {}
-template <class Slot> void publish(const Slot & slot, const slot_state & state) {
-    publish_to(slot, state, 0);
-}
-
-// Upper limit of the draft for this round; 0 means the round decodes one token without a draft.
-// A draft left over from a restored checkpoint must run: its tokens are already decided.
+// Upper limit of the draft for this round; 0: the round decodes one token without a draft. A draft
+// left over from a restored checkpoint must run: its tokens are already decided.
 template <class Slot> int limit(const Slot & slot, int n_draft_max) {
+    slot_state & state = state_of(slot);
     if (n_draft_max <= 0 || !slot.spec_draft.empty()) {
         return n_draft_max;
     }
-    slot_state & state = state_of(slot);
     const settings & cfg = slot.task->params.ospec_cfg;
     if (cfg.n_max >= 0) {
         n_draft_max = std::min(n_draft_max, cfg.n_max);
+        if (n_draft_max == 0) {
+            return detail::skipped(slot, state, "skip-request");
+        }
     }
-    if (n_draft_max > 0 && state.pause > 0) {
-        state.pause--;
-        state.sums.n_skipped++;
-        publish(slot, state);
-        return 0;
+    if (state.pause.skip()) {
+        return detail::skipped(slot, state, "skip-streak");
     }
-    return n_draft_max;
+    depth_policy & depth = depth_of(slot.id);
+    if (cfg.adaptive != adaptive_mode::off) {
+        detail::measure_round(slot, state);
+    }
+    const int deep = depth.begin(cfg.adaptive, n_draft_max);
+    return deep > 0 ? deep : detail::skipped(slot, state, "skip-cost");
 }
 
-// Why a drafted token that the target did not sample may not be taken; nullptr: it may.
-// Each line is one guard of ALGORITHMS R1; tests/runner/accept shows what happens without it.
-template <class Slot>
-const char * refusal(const Slot & slot, const slot_state & state, common_sampler * smpl, llama_context * ctx,
-                     int index, llama_token draft, llama_token sampled, standing & where) {
-    const settings & cfg = slot.task->params.ospec_cfg;
-    const llama_vocab * vocab = llama_model_get_vocab(llama_get_model(ctx));
-    if (!detail::sampling_is_plain(slot.task->params.sampling))    { return "sampler"; }
-    if (!detail::has_raw_logits(ctx, index))                       { return "backend"; }
-    if (detail::is_end_or_control(vocab, draft))                   { return "control"; }
-    if (detail::is_end_or_control(vocab, sampled))                 { return "control"; }
-    if (cfg.scope == relax_scope::thinking && !state.thinking)     { return "scope"; }
-    where = judge(llama_get_logits_ith(ctx, index), llama_vocab_n_tokens(vocab), draft, cfg.delta < 1.0f);
-    if (!acceptable(where, cfg))                                   { return "rule"; }
-    if (cfg.digits && (has_digit(common_token_to_piece(ctx, draft)) ||
-                       has_digit(common_token_to_piece(ctx, sampled)))) { return "digit"; }
-    if (extends_repetition(state.history, draft))                  { return "repetition"; }
-    if (!state.budget.allows(where.regret, cfg.budget))            { return "budget"; }
-    if (!token_allowed(smpl, draft))                               { return "grammar"; }
-    return nullptr;
+// Around the server's call of common_speculative_draft.
+inline void draft_begin() { detail::clock_of_draft().started_us = ggml_time_us(); }
+inline void draft_end() {
+    detail::draft_clock & clock = detail::clock_of_draft();
+    clock.spent_us = ggml_time_us() - clock.started_us;
 }
 
-template <class Slot>
-llama_tokens verify(const Slot & slot, slot_state & state, common_sampler * smpl, llama_context * ctx,
-                    const std::vector<int32_t> & rows, const llama_tokens & draft, int64_t base) {
-    const settings & cfg = slot.task->params.ospec_cfg;
-    const llama_vocab * vocab = llama_model_get_vocab(llama_get_model(ctx));
-    const int n_vocab = llama_vocab_n_tokens(vocab);
-    const bool tracing = trace().on();
-    trace_event event;
-    const int64_t start = tracing ? ggml_time_us() : 0;
-
-    llama_tokens result;
-    for (size_t i = 0; i <= draft.size(); ++i) {
-        const bool bonus = i == draft.size();
-        // Always sample: the random generator then advances as it does without us.
-        const llama_token sampled = common_sampler_sample(smpl, ctx, rows[i]);
-        llama_token emitted = sampled;
-        standing where;
-        const char * verdict = bonus ? "bonus" : "match";
-        if (!bonus && sampled != draft[i]) {
-            if (state.replay) {
-                // Logits of a smaller batch may differ in their last bits; judging anew could undo
-                // what this very round decided.
-                verdict = "replay";
-                emitted = draft[i];
-            } else {
-                verdict = cfg.relaxed() ? refusal(slot, state, smpl, ctx, rows[i], draft[i], sampled, where) : "strict";
-                if (verdict == nullptr) {
-                    // The draft is what the target's KV and the drafter's hidden rows hold.
-                    verdict = "relaxed";
-                    emitted = draft[i];
-                    state.sums.n_relaxed++;
-                    state.sums.regret += where.regret;
-                }
-            }
-        }
-        common_sampler_accept(smpl, emitted, true);
-        result.push_back(emitted);
-        if (!state.replay || bonus) {
-            state.budget.add(emitted == sampled ? 0.0f : where.regret);
-            state.history.push_back(emitted);
-            if (cfg.scope == relax_scope::thinking) {
-                detail::follow_thinking(state, common_token_to_piece(ctx, emitted, true));
-            }
-        }
-        if (tracing) {
-            trace_position p;
-            p.token = emitted;
-            p.sampled = sampled;
-            p.verdict = verdict;
-            if (detail::has_raw_logits(ctx, rows[i])) {
-                const float * logits = llama_get_logits_ith(ctx, rows[i]);
-                const standing s = judge(logits, n_vocab, emitted, false);
-                p.rank = s.rank;
-                p.regret = s.regret;
-                p.entropy3 = top3_entropy(logits, n_vocab);
-            }
-            event.positions.push_back(p);
-        }
-        if (bonus || emitted != draft[i] || llama_vocab_is_eog(vocab, emitted)) {
-            break;
-        }
-    }
-    if (tracing) {
-        event.task = slot.task->id;
-        event.slot = slot.id;
-        event.base = base;
-        event.replay = state.replay;
-        event.relaxed = cfg.relaxed();
-        event.draft = draft;
-        event.t_us = ggml_time_us() - start;
-        trace().write(event);
-    }
-    return result;
+// A copy of the sampler to go back to when a checkpoint is restored; none is needed, or made, where
+// the target's memory can drop single tokens: on a large vocabulary it costs megabytes every round.
+template <class SeqRmType> common_sampler * save_sampler(common_sampler * smpl, SeqRmType type) {
+    return type == COMMON_CONTEXT_SEQ_RM_TYPE_PART ? nullptr : common_sampler_clone(smpl);
 }
 
 // Replaces the server's call of common_sampler_sample_and_accept_n.
 template <class Slot>
-llama_tokens accept(const Slot & slot, common_sampler * smpl, llama_context * ctx,
+llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler * smpl, llama_context * ctx,
                     const std::vector<int32_t> & rows, const llama_tokens & draft) {
     slot_state & state = state_of(slot);
-    // A round that starts where the last one did runs again on a restored checkpoint.
     const int64_t base = (int64_t) slot.prompt.n_tokens() - (int64_t) draft.size() - 1;
-    state.replay = base == state.last_base;
+    state.replay = detail::is_replay(slot, state, draft, base, 0);
     state.last_base = base;
-    if (!slot.task->params.ospec_cfg.relaxed() && !trace().on()) {
-        return common_sampler_sample_and_accept_n(smpl, ctx, rows, draft);
+    state.n_drafted = (int) draft.size();
+    const bool by_lookup = drafted_by_lookup(spec, slot.id);
+    if (!trace().on()) {
+        state.last_result = verify(slot, state, smpl, ctx, rows, draft, base, by_lookup, nullptr);
+        return state.last_result;
     }
-    return verify(slot, state, smpl, ctx, rows, draft, base);
+    trace_event event;
+    event.task     = slot.task->id;
+    event.slot     = slot.id;
+    event.base     = base;
+    event.id_last  = slot.sampled;
+    event.path     = state.replay ? "replay" : by_lookup ? "n-gram" : "draft";
+    event.relaxed  = slot.task->params.ospec_cfg.relaxed();
+    event.replay   = state.replay;
+    event.draft    = draft;
+    event.h_l2     = hidden_norm(spec, slot.id);
+    event.draft_us = detail::clock_of_draft().spent_us;
+    const int64_t start = ggml_time_us();
+    state.last_result = verify(slot, state, smpl, ctx, rows, draft, base, by_lookup, &event);
+    event.verify_us = ggml_time_us() - start;
+    trace().write(event);
+    return state.last_result;
 }
 
 // After a round is final: `n_accepted` drafted tokens were taken.
 template <class Slot> void accepted(const Slot & slot, size_t n_accepted) {
     slot_state & state = state_of(slot);
     const settings & cfg = slot.task->params.ospec_cfg;
+    size_t n_drafted = state.n_drafted;
+    state.n_tokens = (int) n_accepted + 1;
     if (state.replay && n_accepted > 0) {
         n_accepted--; // the last one was the target's own choice
+        n_drafted--;
     }
     figures & sums = state.sums;
     sums.n_rounds++;
@@ -253,12 +154,28 @@ template <class Slot> void accepted(const Slot & slot, size_t n_accepted) {
     for (size_t i = 0; i < n_accepted; ++i) {
         sums.accepted_at[i]++;
     }
-    state.streak = n_accepted == 0 ? state.streak + 1 : 0;
-    if (cfg.skip_streak > 0 && state.streak >= cfg.skip_streak) {
-        state.streak = 0;
-        state.pause = cfg.skip_cooldown;
+    count_round(n_drafted, n_accepted);
+    state.pause.round((int) n_accepted, cfg.skip_streak, cfg.skip_cooldown);
+    if (cfg.adaptive != adaptive_mode::off) {
+        depth_of(slot.id).learn((int) n_drafted, (int) n_accepted);
     }
-    publish(slot, state);
+    publish(slot);
+}
+
+// Several slots on one drafter. From b9628 until some tag after b10488 (fixed by b11434) the rows of
+// hidden state an MTP drafter reads are stored in another order than they are read in when slots of
+// unequal length have split KV; a unified KV never reorders. Figures: wired pair, .71 instead of .74.
+template <class Params> void unify_kv(Params & params) {
+    bool reads_rows = false;
+    for (const auto type : params.speculative.types) {
+        const std::string name = common_speculative_type_to_str(type);
+        reads_rows = reads_rows || name.find("mtp") != std::string::npos || name.find("eagle") != std::string::npos;
+    }
+    if (reads_rows && params.n_parallel > 1 && !params.kv_unified) {
+        LOG_WRN("drafting for %d slots: using a unified KV, since a split one mixes up the drafter's rows at this version\n",
+                params.n_parallel);
+        params.kv_unified = true;
+    }
 }
 
 } // namespace ospec
