@@ -108,7 +108,7 @@ class Hub:
                 "GET", facts.location, headers=headers, timeout=_SILENCE_SECONDS
             ) as response:
                 hf_raise_for_status(response)
-                yield Opened(_first_byte(response, file), response.iter_raw(1 << 20))
+                yield Opened(_first_byte(response, file), response.iter_raw())
 
     def _headers(self, location: str) -> dict[str, str]:
         headers: dict[str, str] = build_hf_headers()

@@ -37,6 +37,7 @@ class Faults:
     flip: dict[str, int] = field(default_factory=dict)  # file: offset of a damaged byte
     served_etag: dict[str, str] = field(default_factory=dict)  # file: another ETag than listed
     body: dict[str, bytes] = field(default_factory=dict)  # file: what really comes, same length
+    body_after_headers: bool = False  # ... but a read of the first bytes is still right
     ignore_ranges: bool = False
     bytes_per_second: int = 0
     redirect_all_to: str = ""
@@ -197,7 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _content(self, repo: str, path: str, more: dict[str, str] | None = None) -> None:
         faults = self.hub.faults
-        data = faults.body.get(path, self.hub.files[repo][path])
+        data = self.hub.files[repo][path]
+        if not (faults.body_after_headers and (self.seen.range or "").startswith("bytes=0-")):
+            data = faults.body.get(path, data)
         if path in faults.flip:
             at = faults.flip[path]
             data = data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,33 +90,55 @@ def test_case_25_a_broken_connection_goes_on_within_one_run(hub: FakeHub) -> Non
     assert sum(item.sent for item in transfers if item.origin == "cdn") == size
 
 
-def test_case_25_a_second_run_asks_only_for_the_rest(
-    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("ollama_spec.hub.download.RETRIES", 0)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_case_25_a_stopped_pull_goes_on_with_the_rest(hub: FakeHub, how: signal.Signals) -> None:
     serve_pair(hub)
     size = len(hub.files[TARGET]["Big-Q4_K_M.gguf"])
-    part = size * 6 // 10
-    hub.faults.drop_after = {"Big-Q4_K_M.gguf": part}
-    hub.faults.drops_left = 1
-    hub.faults.bytes_per_second = 0
-
-    # The server is gone after the drop, as when a network dies.
-    def gone(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("time.sleep", gone)
-    assert cli.run(PULL) == 130
-    monkeypatch.undo()
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setenv("OLLAMA_SPEC_UPSTREAM", "http://127.0.0.1:9")
+    hub.faults.bytes_per_second = 600_000
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ollama_spec", *PULL], stderr=subprocess.PIPE, text=True
+    )
+    while not (partial := list(weights_dir().rglob("Big*.partial"))) or (
+        partial[0].stat().st_size < size * 6 // 10
+    ):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(how)
+    said = process.communicate(timeout=20)[1]
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "goes on from there" in said
     assert ModelStore().find("pair") is None
-    assert "goes on from there" in capsys.readouterr().err
+    kept = partial[0].stat().st_size
+    assert size * 6 // 10 <= kept < size
+    hub.faults.bytes_per_second = 0
     before = len(hub.requests)
     assert cli.run(PULL) == 0
-    again = [item for item in hub.requests[before:] if item.range == f"bytes={part}-"]
-    assert sum(item.sent for item in again) == size - part
-    assert ModelStore().get("pair").target.path.stat().st_size == size
+    rest = [
+        item
+        for item in hub.requests[before:]
+        if item.path.endswith("Big-Q4_K_M.gguf") and item in hub.downloads("Big-Q4_K_M.gguf")
+    ]
+    assert [(item.range, item.sent) for item in rest] == [(f"bytes={kept}-", size - kept)]
+    assert ModelStore().get("pair").target.path.read_bytes() == hub.files[TARGET]["Big-Q4_K_M.gguf"]
+
+
+def test_two_pulls_at_once_share_one_transfer(hub: FakeHub) -> None:
+    serve_pair(hub)
+    size = len(hub.files[TARGET]["Big-Q4_K_M.gguf"])
+    hub.faults.bytes_per_second = 800_000
+    other_name = [*PULL[:-1], "other"]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "ollama_spec", *argv], stderr=subprocess.PIPE, text=True
+        )
+        for argv in (PULL, PULL, other_name)
+    ]
+    said = [process.communicate(timeout=60)[1] for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], said
+    assert sum(item.sent for item in hub.downloads("Big-Q4_K_M.gguf")) == size
+    assert any("is fetching it, waiting" in text for text in said)
+    assert ModelStore().get("pair").target == ModelStore().get("other").target
 
 
 def test_case_25_content_that_changed_between_runs_restarts(
@@ -189,23 +216,9 @@ def test_a_proxy_that_answers_the_download_with_a_page_is_found(
     serve_pair(hub)
     good = hub.files[TARGET]["Big-Q4_K_M.gguf"]
     page = b"<!DOCTYPE html>captive portal".ljust(len(good), b" ")
-    assert cli.run([*PULL, "--dry-run"]) == 0
-    real_headers = hub.requests[:]
-    assert real_headers
-    from ollama_spec.hub import client
-
-    original = client.Hub.read_start
-    patch = pytest.MonkeyPatch()
-    patch.setattr(
-        client.Hub,
-        "read_start",
-        lambda *a: good[: a[3]] if a[2].path.startswith("Big") else original(*a),
-    )
-    try:
-        hub.faults.body = {"Big-Q4_K_M.gguf": page}
-        assert cli.run(PULL) == 5
-    finally:
-        patch.undo()
+    hub.faults.body = {"Big-Q4_K_M.gguf": page}
+    hub.faults.body_after_headers = True
+    assert cli.run(PULL) == 5
     assert "web page" in capsys.readouterr().err
     assert leftovers() == []
 
@@ -235,8 +248,6 @@ def test_no_space_is_said_before_the_first_byte(
     hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     serve_pair(hub)
-    import shutil
-
     real = shutil.disk_usage
 
     def nearly_full(path: Path) -> Any:
