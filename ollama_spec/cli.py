@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import pkgutil
 import sys
 import traceback
@@ -28,6 +29,8 @@ class _Verbs(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         module = cmd_name.replace("-", "_")
+        # `import` is a word of Python's own, so its module is called `import_`.
+        module += "_" if keyword.iskeyword(module) else ""
         loaded = importlib.import_module(f"ollama_spec.commands.{module}")
         command: click.Command = loaded.command
         return command
