@@ -16,9 +16,10 @@ from aiohttp import web
 
 from ollama_spec import names
 from ollama_spec.errors import OllamaSpecError
-from ollama_spec.runner import decode, guard, inventory, replies, resolve
+from ollama_spec.runner import decode, guard, inventory, manage, replies, resolve
 from ollama_spec.runner.apierror import ApiError
-from ollama_spec.runner.handlers import MODEL_ROUTES, Call
+from ollama_spec.runner.call import Call
+from ollama_spec.runner.handlers import MODEL_ROUTES
 from ollama_spec.runner.passthrough import Unreachable, Upstream
 from ollama_spec.runner.request import Services
 from ollama_spec.store import ModelStore
@@ -55,6 +56,8 @@ class Front:
         app.router.add_get("/v1/models/{model}", self.model, allow_head=False)
         for path in MODEL_ROUTES:
             app.router.add_post(path, self.model_route)
+        app.router.add_post("/api/copy", self.copy)
+        app.router.add_delete("/api/delete", self.delete)
         app.router.add_route("*", "/{path:.*}", self.other)
         return app
 
@@ -102,14 +105,14 @@ class Front:
     async def model_route(self, request: web.Request) -> web.StreamResponse:
         """A POST that names a model: ours is served here, any other is passed on unread."""
         data = await request.read()
-        openai = request.path.startswith("/v1/")
         try:
             raw = decode.parse(_plain(request, data))
         except ApiError as error:
             return await self._pass_on(request, data, error)
         text = _model_text(raw, request.path)
         try:
-            record = resolve.ours(text)
+            # What a pair in Ollama's store is, Ollama itself says best.
+            record = resolve.ours(text, ollama_pairs=request.path != "/api/show")
             if record is None:
                 return await self._pass_on(request, data, _missing(request.path, text))
             _model.set(record.name)
@@ -117,20 +120,36 @@ class Front:
             call = Call(request, self.services, record, {**raw, "model": text})
             return await MODEL_ROUTES[request.path](call)
         except ApiError as error:
-            return replies.openai_error(error) if openai else replies.native_error(error)
+            return _error(request, error)
         except OllamaSpecError as error:
-            failure = ApiError(500, error.message)
-            return replies.openai_error(failure) if openai else replies.native_error(failure)
+            return _error(request, ApiError(500, error.message))
+
+    async def copy(self, request: web.Request) -> web.StreamResponse:
+        data = await request.read()
+        try:
+            raw = decode.parse(data)
+            record = resolve.ours(raw.get("source"))
+            if record is None:
+                return await self._pass_on(request, data, _needs_ollama(self.upstream, request))
+            return await manage.copy(record, raw.get("destination"))
+        except ApiError as error:
+            return await self._pass_on(request, data, error)
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        data = await request.read()
+        try:
+            text = _model_text(decode.parse(data), request.path)
+        except ApiError as error:
+            return await self._pass_on(request, data, error)
+        record = resolve.ours(text)
+        if record is None:
+            return await self._pass_on(request, data, resolve.not_found(text))
+        return await manage.delete(record, self.services.pool)
 
     async def other(self, request: web.Request) -> web.StreamResponse:
         missing = ApiError(404, "404 page not found")
         if request.path.startswith(("/api/", "/v1/")):
-            where = self.upstream.base or "none is configured"
-            missing = ApiError(
-                502,
-                f"{request.path} needs the real Ollama, which does not answer ({where}); "
-                "start it with `ollama serve` or set `upstream`",
-            )
+            missing = _needs_ollama(self.upstream, request)
         return await self._pass_on(request, None, missing)
 
     async def _pass_on(
@@ -141,14 +160,28 @@ class Front:
         except Unreachable:
             if otherwise.message == "404 page not found":
                 return web.Response(status=404, text=otherwise.message)
-            if request.path.startswith("/v1/"):
-                return replies.openai_error(otherwise)
-            return replies.native_error(otherwise)
+            return _error(request, otherwise)
+
+
+def _error(request: web.Request, error: ApiError) -> web.Response:
+    if request.path.startswith("/v1/"):
+        return replies.v1_error(request.path, error)
+    return replies.native_error(error)
+
+
+def _needs_ollama(upstream: Upstream, request: web.Request) -> ApiError:
+    where = upstream.base or "none is configured"
+    return ApiError(
+        502,
+        f"{request.path} needs the real Ollama, which does not answer ({where}); "
+        "start it with `ollama serve` or set `upstream`",
+    )
 
 
 def _plain(request: web.Request, data: bytes) -> bytes:
     """The body without its zstd coding, which `/v1/*` accepts (contract 1.14)."""
-    if request.headers.get("Content-Encoding", "").lower() != "zstd":
+    coding = request.headers.get("Content-Encoding", "")
+    if coding != "zstd" or not request.path.startswith("/v1/"):
         return data
     try:
         reader = zstandard.ZstdDecompressor().stream_reader(data)
@@ -163,7 +196,8 @@ def _plain(request: web.Request, data: bytes) -> bytes:
 def _model_text(raw: dict[str, Any], path: str) -> Any:
     """The model a body names; the last spelling of the key wins, as in Go."""
     text: Any = ""
-    for wanted in ("name", "model") if path == "/api/show" else ("model",):
+    both = path in ("/api/show", "/api/delete")
+    for wanted in ("name", "model") if both else ("model",):
         for key, value in raw.items():
             if key.lower() == wanted and value not in (None, ""):
                 text = value
@@ -176,6 +210,8 @@ def _missing(path: str, text: Any) -> ApiError:
         error = resolve.not_found(text, empty=required)
     else:
         error = resolve.not_found(text)
+    if "/embed" in path and error.status == 404 and text:
+        return ApiError(404, f'model "{text}" not found, try pulling it first')
     if path == "/api/show" and error.status == 404:
         return ApiError(404, f"model '{names.parse(text).display}' not found")
     return error

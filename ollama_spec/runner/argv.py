@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ollama_spec.gguf import GgufHeader
+from ollama_spec.modelfile import pairing
 from ollama_spec.profiles import PrefillSettings, SpecSettings
 from ollama_spec.runner.apierror import ApiError
 from ollama_spec.runner.binary import Binary
@@ -32,19 +33,11 @@ class Wanted:
 
 
 def spec_type(record: ModelRecord, target: GgufHeader, drafter: GgufHeader | None) -> str | None:
-    """llama-server's `--spec-type` for a pair, from the headers; None: nothing to draft with."""
+    """llama-server's `--spec-type`: the profile's, else by the headers; None: no drafting."""
     chosen = record.profile.spec.type
     if chosen:
         return None if chosen == "none" else chosen
-    if drafter is None:
-        return "draft-mtp" if target.nextn_layers else None
-    arch = drafter.arch.lower()
-    for mark, kind in (("dflash", "draft-dflash"), ("eagle3", "draft-eagle3")):
-        if mark in arch:
-            return kind
-    if "assistant" in arch or "mtp" in arch or drafter.nextn_layers:
-        return "draft-mtp"
-    return "draft-simple"
+    return pairing.choose_spec_type(target, drafter)
 
 
 def server_argv(binary: Binary, wanted: Wanted, address: str) -> list[str]:

@@ -1,22 +1,72 @@
-"""Whose model is it? Names of our store are ours; all others belong to the real Ollama."""
+"""Whose model is it? Ours: a name in our store, or a model of Ollama's that carries a drafter
+(its weights are then used where they lie). All others belong to the real Ollama."""
 
 from __future__ import annotations
 
+import logging
+from datetime import UTC, datetime
+
 from ollama_spec import names
+from ollama_spec.ollama_store import OllamaStore, StoredModel, Unreadable
 from ollama_spec.runner.apierror import ApiError
-from ollama_spec.store import ModelRecord, ModelStore
+from ollama_spec.store import Message, ModelRecord, ModelStore
+
+log = logging.getLogger(__name__)
 
 
-def ours(text: object) -> ModelRecord | None:
-    """The record for a request's model text, whatever its spelling; None: not ours."""
+def ours(text: object, *, ollama_pairs: bool = True) -> ModelRecord | None:
+    """The record for a request's model text, whatever its spelling; None: not ours.
+
+    `ollama_pairs`: whether Ollama's own pairs count.
+    """
     if not isinstance(text, str) or not text.strip():
         return None
     try:
-        if names.parse_reference(text).source == "cloud":
-            return None
+        reference = names.parse_reference(text)
+        name = names.parse(reference.base)
     except names.InvalidName:
         return None
-    return ModelStore().find(text)
+    if reference.source == "cloud":
+        return None
+    return ModelStore().find(text) or (_ollama_pair(name) if ollama_pairs else None)
+
+
+def _ollama_pair(name: names.ModelName) -> ModelRecord | None:
+    store = OllamaStore.local()
+    if store is None:
+        return None
+    try:
+        stored = store.find(name.full)
+        if stored is None or stored.layer("draft") is None:
+            return None
+        store.require_weights(stored)
+    except Unreadable as error:
+        log.info("%s stays with Ollama: %s", name.display, error.message)
+        return None
+    return _record(name, stored)
+
+
+def _record(name: names.ModelName, stored: StoredModel) -> ModelRecord | None:
+    target = stored.weight("model")
+    if target is None or not target.path.is_file():
+        return None
+    config = stored.config
+    license_text = stored.text("license")
+    return ModelRecord(
+        name=name.display,
+        target=target,
+        drafter=stored.weight("draft"),
+        projector=stored.weight("projector"),
+        template=stored.text("template"),
+        system=stored.text("system"),
+        parameters=stored.json("params") or {},
+        messages=[Message.model_validate(item) for item in stored.json("messages") or []],
+        license=[license_text] if license_text else [],
+        renderer=config.get("renderer"),
+        parser=config.get("parser"),
+        # From the file, not the clock: equal records share a loaded child.
+        created_at=datetime.fromtimestamp(target.path.stat().st_mtime, UTC),
+    )
 
 
 def not_found(text: object, *, empty: ApiError | None = None) -> ApiError:
