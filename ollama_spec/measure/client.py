@@ -73,8 +73,23 @@ class Client:
         assert isinstance(value, dict)
         return value
 
-    def status_of(self, path: str, body: dict[str, Any]) -> int:
-        return self._http.post(path, json=body).status_code
+    def reply(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        """The reply as it is, whatever its status."""
+        return self._http.post(path, json=body)
+
+    def render(self, text: str) -> str:
+        """`text` as the first user turn, in the model's own template (llama-server only)."""
+        if self.dialect != "llama":
+            return text
+        body = {"messages": [{"role": "user", "content": text}]}
+        return str(self.post("/apply-template", body)["prompt"])
+
+    def tokenize(self, text: str, *, start: bool = True) -> list[int]:
+        body = {"content": text, "add_special": start, "parse_special": True}
+        return list(self.post("/tokenize", body)["tokens"])
+
+    def detokenize(self, tokens: list[int]) -> str:
+        return str(self.post("/detokenize", {"tokens": tokens})["content"])
 
     def _request(self, path: str, body: dict[str, Any]) -> httpx.Response:
         try:

@@ -1,0 +1,94 @@
+"""Configurations measured against each other, interleaved, and the table that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ollama_spec.measure import sample, stats
+from ollama_spec.measure.client import Client
+from ollama_spec.measure.sample import Row
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A name, the endpoint that runs it and what its requests carry."""
+
+    name: str
+    client: Client
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def measure(
+    configurations: Sequence[Configuration],
+    prompts: Sequence[str],
+    n_predict: int,
+    repeats: int,
+    *,
+    note: Callable[[str], None],
+    prompt_set: str = "",
+    **options: Any,
+) -> list[Row]:
+    """Ask every prompt of every configuration, `repeats` times, after one warm-up each.
+
+    For each prompt all configurations follow one another at once, in an order that turns round
+    with every repeat (A B C, C B A, ...), so that drift of the machine hits all alike. The same
+    seed is used for all configurations of a repeat.
+    """
+    for configuration in configurations:
+        configuration.client.ask(
+            prompts[0], min(8, n_predict), **{**options, **configuration.options}
+        )
+    rows: list[Row] = []
+    for repeat in range(repeats):
+        for index, prompt in enumerate(prompts):
+            turn = configurations if (repeat + index) % 2 == 0 else configurations[::-1]
+            for configuration in turn:
+                asked = {"seed": 1000 * repeat + index + 1, **options, **configuration.options}
+                answer = configuration.client.ask(prompt, n_predict, **asked)
+                where = {"config": configuration.name, "set": prompt_set, "prompt": index}
+                rows.append(sample.row(answer, **where, repeat=repeat))
+        note(f"{prompt_set or 'prompts'}: repeat {repeat + 1} of {repeats}")
+    return rows
+
+
+def summarise(rows: Sequence[Row], baseline: str) -> list[dict[str, Any]]:
+    """One line per prompt set and configuration, compared with `baseline` pair by pair."""
+    lines = []
+    for prompt_set in dict.fromkeys(row["set"] for row in rows):
+        inside = [row for row in rows if row["set"] == prompt_set]
+        for name in dict.fromkeys(row["config"] for row in inside):
+            mine = _of(inside, name)
+            lines.append({"set": prompt_set, "config": name, **_line(mine, _of(inside, baseline))})
+    return lines
+
+
+def _of(rows: Sequence[Row], name: str) -> list[Row]:
+    mine = [row for row in rows if row["config"] == name]
+    return sorted(mine, key=lambda row: (row["repeat"], row["prompt"]))
+
+
+def _line(rows: Sequence[Row], baseline: Sequence[Row]) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "answers": len(rows),
+        "tokens": sum(row["tokens"] for row in rows),
+        "tokens_per_second": stats.speed(sample.timed(rows)).rounded(2),
+        "ttft_ms": stats.median([row["ttft_ms"] for row in rows]).rounded(1),
+        "tpot_ms": round(1000 / stats.speed(sample.timed(rows)).value, 3),
+        "prefill_tokens_per_second": _rounded(sample.prefill_rate(rows), 1),
+        "acceptance": _rounded(sample.acceptance(rows), 4),
+        "acceptance_length": _rounded(sample.acceptance_length(rows), 3),
+        "accepted_per_position": sample.per_position(rows),
+        "relaxed_share": round(sample.relaxed_share(rows), 4),
+        "regret_nats_per_token": round(sample.regret_per_token(rows), 5),
+    }
+    if len(baseline) == len(rows):
+        ratio = stats.speed_ratio(sample.timed(rows), sample.timed(baseline))
+        line["speed_ratio"] = ratio.rounded()
+        line["verdict"] = stats.verdict(ratio)
+    return line
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
