@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
+from yarl import URL
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Upstream:
         try:
             upstream = await self._session.request(
                 request.method,
-                self.base + request.raw_path,
+                URL(self.base + request.raw_path, encoded=True),
                 headers=headers,
                 data=data,
                 allow_redirects=False,

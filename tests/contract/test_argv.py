@@ -27,7 +27,8 @@ def wanted(tmp_path: Path, **fields: Any) -> Wanted:
     profile = fields.pop("profile", Profile())
     record = ModelRecord(name="m", target=weights, drafter=weights, profile=profile)
     facts = {"num_ctx": 512, "parallel": 2, "shift": True, "load": {}, "num_keep": 4}
-    return Wanted(record=record, spec_type="draft-simple", n_max=3, **{**facts, **fields})
+    facts |= {"spec_type": "draft-simple", "n_max": 3}
+    return Wanted(record=record, **{**facts, **fields})
 
 
 def test_help_is_read_with_aliases_and_removed_options_left_out() -> None:
