@@ -106,6 +106,7 @@ async def running(config: Config, listener: socket.socket) -> AsyncGenerator[str
     runner = web.AppRunner(
         front.app(loopback=ipaddress.ip_address(address[0]).is_loopback),
         handler_cancellation=True,
+        auto_decompress=False,  # bodies are passed on as they came; /v1/* decodes zstd itself
         access_log=None,
         shutdown_timeout=2,
     )

@@ -71,6 +71,11 @@ _KINDS = {
 }
 
 
+def kind_of(value: Any) -> str:
+    """Go's word for a JSON value's type."""
+    return _KINDS.get(type(value), "value")
+
+
 def parse(body: bytes) -> dict[str, Any]:
     """The request's JSON object; a 400 worded as Go words it otherwise."""
     if not body.strip():
@@ -128,11 +133,13 @@ def fields(value: Mapping[str, Any], known: Fields, struct: str) -> dict[str, An
 
 
 def _check(item: Any, kind: str, where: str) -> None:
-    got = "bool" if isinstance(item, bool) else _KINDS.get(type(item), "value")
+    got = kind_of(item)
     wanted = {
         "string": "string",
         "bool": "bool",
         "int": "number",
+        "float32": "number",
+        "float64": "number",
         "any": got,
     }.get(kind, "array" if kind.startswith("[]") or kind == "api.Tools" else "object")
     if got != wanted:

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from aiohttp import web
 
 from ollama_spec.runner import (
-    control,
+    decode,
+    embed,
+    handlers_v1,
     inventory,
     replies,
     translate_chat,
     translate_generate,
-    translate_openai,
-    wire,
 )
-from ollama_spec.runner import (
-    request as requests,
-)
-from ollama_spec.runner.apierror import ApiError, openai_body
-from ollama_spec.runner.request import Services
-from ollama_spec.store import ModelRecord
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request for a model of ours."""
-
-    http: web.Request
-    services: Services
-    record: ModelRecord
-    raw: dict[str, Any]  # the body as it came
-
-    @property
-    def mode(self) -> str | None:
-        return self.http.headers.get(control.HEADER)
-
+from ollama_spec.runner import request as requests
+from ollama_spec.runner.call import Call
 
 ModelHandler = Callable[[Call], Awaitable[web.StreamResponse]]
 
@@ -64,33 +43,27 @@ async def api_show(call: Call) -> web.StreamResponse:
     return replies.json_reply(inventory.show(call.record, verbose=bool(call.raw.get("verbose"))))
 
 
-async def openai_chat(call: Call) -> web.StreamResponse:
-    try:
-        body = translate_chat.decode_chat(translate_openai.to_chat(call.raw))
-        prepared = requests.prepare(call.services, call.record, body, call.mode)
-        chunks = translate_chat.chat(prepared)
-        usage = (call.raw.get("stream_options") or {}).get("include_usage")
-        writer = translate_openai.ChatWriter(prepared.model, include_usage=bool(usage))
-        if not body["stream"]:
-            merged = translate_chat.merge(
-                [chunk async for chunk in chunks], with_tools=bool(body.get("tools"))
-            )
-            return replies.json_reply(
-                writer.complete(merged), content_type="application/json", end=b"\n"
-            )
-        return await replies.events(call.http, translate_openai.sse(chunks, writer), _sse_error)
-    except ApiError as error:
-        return replies.openai_error(error)
+async def api_embed(call: Call) -> web.StreamResponse:
+    body = decode.fields(call.raw, embed.EMBED, "EmbedRequest")
+    prepared = requests.prepare(call.services, call.record, body, call.mode)
+    return replies.json_reply(await embed.embed(prepared))
 
 
-def _sse_error(error: ApiError) -> bytes:
-    return b"data: " + wire.dumps(openai_body(error)) + b"\n\n"
+async def api_embeddings(call: Call) -> web.StreamResponse:
+    body = decode.fields(call.raw, embed.EMBEDDINGS, "EmbeddingRequest")
+    prepared = requests.prepare(call.services, call.record, body, call.mode)
+    return replies.json_reply(await embed.embed_one(prepared))
 
 
-# Other modules add their routes here: path -> handler.
 MODEL_ROUTES: dict[str, ModelHandler] = {
     "/api/chat": api_chat,
     "/api/generate": api_generate,
     "/api/show": api_show,
-    "/v1/chat/completions": openai_chat,
+    "/api/embed": api_embed,
+    "/api/embeddings": api_embeddings,
+    "/v1/chat/completions": handlers_v1.chat_completions,
+    "/v1/completions": handlers_v1.completions,
+    "/v1/embeddings": handlers_v1.embeddings,
+    "/v1/messages": handlers_v1.messages,
+    "/v1/responses": handlers_v1.responses,
 }

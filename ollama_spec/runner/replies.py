@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ollama_spec.runner import wire
+from ollama_spec.runner import anthropic_writer, wire
 from ollama_spec.runner.apierror import ApiError, native_body, openai_body
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,16 @@ def native_error(error: ApiError, *, streamed: bool = False) -> web.Response:
     return json_reply(native_body(error), error.status, "application/json" if plain else _JSON)
 
 
-def openai_error(error: ApiError) -> web.Response:
-    return json_reply(openai_body(error), error.status, "application/json")
+def v1_reply(value: Any) -> web.Response:
+    return json_reply(value, content_type="application/json", end=b"\n")
+
+
+def v1_error(path: str, error: ApiError, *, early: bool = False) -> web.Response:
+    """An error of a `/v1/*` route in its dialect; `early`: refused before the route proper."""
+    shape = anthropic_writer.error_body if path == "/v1/messages" else openai_body
+    if early:
+        return json_reply(shape(error), error.status)
+    return json_reply(shape(error), error.status, "application/json", b"\n")
 
 
 def is_single(chunk: Chunk) -> bool:

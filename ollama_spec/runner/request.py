@@ -130,7 +130,7 @@ def response_format(value: Any) -> dict[str, Any] | None:
         return {"type": "json_object"}
     if isinstance(value, dict):
         return {"type": "json_schema", "json_schema": {"name": "schema", "schema": value}}
-    shown = wire.dumps(value).decode()
+    shown = wire.dumps(wire.dumps(value).decode()).decode()
     raise ApiError(
         500, f'invalid format: {shown}; expected "json" or a valid JSON Schema object', late=True
     )

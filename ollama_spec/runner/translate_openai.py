@@ -9,11 +9,24 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from ollama_spec.runner import wire
+from ollama_spec.runner import decode, wire
 from ollama_spec.runner.apierror import ApiError
 
 Chunk = dict[str, Any]
-_EFFORTS = {"none": False, "minimal": "low", "xhigh": "max", "ultra": "max"}
+_CHECKED: decode.Fields = {
+    "messages": "[]openai.Message",
+    "stream": "bool",
+    "max_tokens": "int",
+    "seed": "int",
+    "temperature": "float64",
+    "top_p": "float64",
+    "frequency_penalty": "float64",
+    "presence_penalty": "float64",
+    "logprobs": "bool",
+    "top_logprobs": "int",
+    "tools": "[]api.Tool",
+}
+_EFFORTS: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "max", "ultra": "max"}
 _EFFORTS |= {level: level for level in ("low", "medium", "high", "max")}
 _DATA_PREFIXES = tuple(f"data:image/{kind};base64," for kind in ("jpeg", "jpg", "png", "webp"))
 _DATA_PREFIXES += ("data:;base64,",)
@@ -21,6 +34,7 @@ _DATA_PREFIXES += ("data:;base64,",)
 
 def to_chat(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The body of the /api/chat request that stands for an OpenAI one; 400 as Ollama words it."""
+    decode.fields(raw, _CHECKED, "ChatCompletionRequest")
     messages = raw.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "[] is too short - 'messages'")
@@ -39,18 +53,23 @@ def to_chat(raw: Mapping[str, Any]) -> dict[str, Any]:
     if raw.get("tools"):
         chat["tools"] = raw["tools"]
     effort = (raw.get("reasoning") or {}).get("effort") or raw.get("reasoning_effort")
-    if effort:
-        if effort not in _EFFORTS:
-            raise ApiError(
-                400,
-                f"invalid reasoning value: '{effort}' "
-                '(must be "high", "medium", "low", "max", or "none")',
-            )
-        chat["think"] = _EFFORTS[effort]
+    think = think_of(effort)
+    if think is not None:
+        chat["think"] = think
     for key in ("logprobs", "top_logprobs", "_debug_render_only"):
         if raw.get(key) is not None:
             chat[key] = raw[key]
     return chat
+
+
+def think_of(effort: Any) -> bool | str | None:
+    """Ollama's think value for an effort; None when nothing was asked."""
+    if not effort:
+        return None
+    if effort not in _EFFORTS:
+        known = '"minimal", "low", "medium", "high", "xhigh", "ultra", "max", or "none"'
+        raise ApiError(400, f'invalid reasoning value: "{effort}" (must be {known})')
+    return _EFFORTS[effort]
 
 
 def _options(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,13 +145,14 @@ def _part(part: Any) -> dict[str, Any]:
     if kind == "image_url":
         url = part.get("image_url")
         url = url.get("url") if isinstance(url, dict) else url
-        return {"content": "", "images": [_image(url)]}
+        return {"content": "", "images": [image_data(url)]}
     if kind == "input_audio" and isinstance(part.get("input_audio"), dict):
         return {"content": "", "images": [part["input_audio"].get("data", "")]}
     raise ApiError(400, "invalid message format")
 
 
-def _image(url: Any) -> str:
+def image_data(url: Any) -> str:
+    """The base64 text of a data URL."""
     if not isinstance(url, str):
         raise ApiError(400, "invalid message format")
     if url.startswith(("http://", "https://")):

@@ -37,6 +37,11 @@ def line(value: Any) -> bytes:
     return dumps(value) + b"\n"
 
 
+def event(name: str, value: Any) -> bytes:
+    """One server-sent event with a name."""
+    return b"event: " + name.encode() + b"\ndata: " + dumps(value) + b"\n\n"
+
+
 def _fraction(nanoseconds: int) -> str:
     digits = f"{nanoseconds:09d}".rstrip("0")
     return f".{digits}" if digits else ""

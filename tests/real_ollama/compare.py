@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 from real_ollama.cases import Case
 
-HEADERS = ("content-type", "cache-control", "location", "allow") + tuple(
-    f"access-control-allow-{name}" for name in ("origin", "methods")
-)
+HEADERS = (
+    "content-type", "cache-control", "location", "allow",
+    "access-control-allow-origin", "access-control-allow-methods",
+)  # fmt: skip
 _VOLATILE = {
     "created_at", "completed_at", "created", "id", "item_id", "response_id", "request_id",
     "total_duration", "load_duration", "prompt_eval_duration", "eval_duration",
