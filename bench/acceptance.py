@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import platform
@@ -213,8 +214,8 @@ def main() -> None:
     target = a.target or demo_model.target(paths.cache_dir() / "demo")
     drafter = a.drafter or demo_model.drafter(runner.with_name("llama-quantize"), target)
     result = {"benchmark": "acceptance", "quick": a.quick, **machine()}
-    talk = Path(os.devnull).open("w") if a.json else contextlib.nullcontext(sys.stdout)
-    with tempfile.TemporaryDirectory() as folder, talk as out, contextlib.redirect_stdout(out):
+    talk = io.StringIO() if a.json else sys.stdout
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(talk):
         if a.only in (None, "wired"):
             made = {"default": wired.DEFAULT, "weak": wired.WEAK}
             result["wired"] = {
