@@ -1,23 +1,22 @@
 """Whether a drafter fits a target, decided from the two headers before anything is started.
 
-A plain drafter must speak the target's vocabulary exactly as llama.cpp checks it; an assistant
-reads the target's hidden state and KV cache, so its shapes must match the target's.
+A plain drafter must speak the target's vocabulary exactly as llama.cpp checks it; the other kinds
+read the target's hidden state or cache, so their shapes must match the target's.
 """
 
 from __future__ import annotations
 
 import re
 
-from gguf.constants import GGMLQuantizationType
-
 from ollama_spec.errors import PairingError
 from ollama_spec.gguf import GgufHeader
+from ollama_spec.modelfile import assistant
+from ollama_spec.modelfile.vocabulary import check_vocabulary, mismatch
 
-# llama.cpp's own test (common/speculative.cpp): ids below 5 may differ, sizes may by 128.
-FIRST_COMPARED_ID = 5
-MAX_SIZE_DIFFERENCE = 128
-_INTEGERS = {GGMLQuantizationType.I8, GGMLQuantizationType.I16, GGMLQuantizationType.I32}
-_INTEGERS |= {GGMLQuantizationType.I64}
+__all__ = [
+    "check_pair", "check_tag", "check_target", "check_vocabulary", "choose_spec_type",
+    "is_drafter", "kind_of", "minimum_tag",
+]  # fmt: skip
 
 GEMMA4_ASSISTANT = "gemma4-assistant"
 # Forks write the same weights in dialects that llama.cpp cannot load (CATALOG_FACTS rules 1, 2).
@@ -29,28 +28,42 @@ FOREIGN = {
     "dflash-draft": "a fork's dialect of DFlash; take a file whose architecture is `dflash`",
 }
 _READERS = {"eagle3", "dflash"}  # read the target's hidden states; shapes follow the target
-# First llama.cpp tag that runs a kind of drafter (CATALOG_FACTS 1).
-MINIMUM_TAG = {
-    GEMMA4_ASSISTANT: 9549,
-    "eagle3": 9628,
-    "dflash": 9831,
-    "dspark": 10236,
-    "embedded": 9180,
-}
+# First llama.cpp build known to run a kind of drafter (CATALOG_FACTS 1: upper ends of brackets).
+_MINIMUM = {GEMMA4_ASSISTANT: 9549, "eagle3": 9628, "dflash": 9831, "dspark": 10236}
+_MINIMUM_HEAD = {
+    "qwen35": 9180, "qwen35moe": 9180, "step35": 9509, "cohere2moe": 9628, "hy_v3": 10091,
+    "qwen3next": 10240, "deepseek32": 10240, "deepseek4": 10240, "glm-dsa": 10240, "mimo2": 10240,
+    "nemotron_h": 10488, "nemotron_h_moe": 10488, "deepseek2": 10488, "bailingmoe3": 10488,
+    "qwen4exp": 11434, "glm5-next": 11434, "glm4moe": 11434,
+}  # fmt: skip
+_EAGLE3_QWEN35 = 9840
+_SUGGESTED_BUILD = 10488
 
 
 def is_drafter(header: GgufHeader) -> bool:
     """Whether the header says the file cannot answer on its own."""
     arch = header.arch
+    return arch == GEMMA4_ASSISTANT or arch in _READERS or arch in FOREIGN or _headless(header)
+
+
+def _headless(header: GgufHeader) -> bool:
+    """A head cut out of its model keeps the model's block count: only the tensors tell."""
+    if not header.nextn_layers:
+        return False
     trunk = header.block_count - header.nextn_layers
-    headless = header.nextn_layers > 0 and trunk <= 0
-    return arch == GEMMA4_ASSISTANT or arch in _READERS or arch in FOREIGN or headless
+    if trunk <= 0:
+        return True
+    blocks = {
+        int(match[1]) for name in header.tensors if (match := re.match(r"blk\.(\d+)\.", name))
+    }
+    # A first shard may hold no blocks at all; a head alone has blocks, all beyond the trunk.
+    return bool(blocks) and min(blocks) >= trunk
 
 
 def kind_of(target: GgufHeader, drafter: GgufHeader | None) -> str | None:
     """What drafts: an architecture of a special drafter, "simple", "embedded", or None."""
     if drafter is None:
-        return "embedded" if target.nextn_layers else None
+        return "embedded" if target.nextn_layers and target.arch in _MINIMUM_HEAD else None
     if drafter.arch == "dflash" and "markov_w1.weight" in drafter.tensors:
         return "dspark"
     if drafter.arch == GEMMA4_ASSISTANT or drafter.arch in _READERS:
@@ -58,9 +71,19 @@ def kind_of(target: GgufHeader, drafter: GgufHeader | None) -> str | None:
     return "embedded" if is_drafter(drafter) else "simple"
 
 
-def choose_spec_type(target: GgufHeader, drafter: GgufHeader | None) -> str | None:
-    """llama-server's `--spec-type` for the pair; None: nothing to draft with."""
+def choose_spec_type(
+    target: GgufHeader, drafter: GgufHeader | None, tag: str | None = None
+) -> str | None:
+    """llama-server's `--spec-type` for the pair; None: nothing to draft with.
+
+    An embedded head that llama.cpp `tag` (None: b10488) cannot run counts as absent: the model
+    itself still answers.
+    """
     kind = kind_of(target, drafter)
+    if kind == "embedded" and drafter is None:
+        build = _number(tag) if tag else _SUGGESTED_BUILD
+        if build is not None and build < minimum_tag(target, None):
+            return None
     if kind in (GEMMA4_ASSISTANT, "embedded"):
         return "draft-mtp"
     return f"draft-{kind}" if kind else None
@@ -68,17 +91,19 @@ def choose_spec_type(target: GgufHeader, drafter: GgufHeader | None) -> str | No
 
 def check_target(target: GgufHeader) -> None:
     """A FROM file must be a whole model of its own."""
+    if target.arch in FOREIGN:
+        raise _foreign(target)
     if is_drafter(target):
         raise PairingError(
             f"{target.path} is a drafter ({target.arch}), not a model that can answer",
-            hint="use it in DRAFT, and put its target in FROM",
+            hint="this is a drafter, use it in DRAFT, and put its target in FROM",
         )
-    if target.arch == "clip" or target.kv.get("general.type") in ("mmproj", "projector"):
+    if _is_projector(target):
         raise PairingError(
             f"{target.path} is a projector, not a language model",
             hint="put the language model in the first FROM; the projector may follow",
         )
-    if target.kv.get("general.type") == "imatrix" or not target.block_count:
+    if target.kv.get("general.type") in ("imatrix", "adapter") or not target.block_count:
         raise PairingError(f"{target.path} holds no language model", hint="name another file")
 
 
@@ -90,207 +115,73 @@ def check_pair(target: GgufHeader, drafter: GgufHeader) -> None:
             hint="a drafter is another, smaller model",
         )
     if drafter.arch in FOREIGN:
+        raise _foreign(drafter)
+    if _is_projector(drafter) or drafter.kv.get("general.type") in ("imatrix", "adapter"):
         raise PairingError(
-            f"{drafter.path} has architecture {drafter.arch!r}: {FOREIGN[drafter.arch]}",
-            hint="llama.cpp, and so Ollama, cannot load this file",
+            f"{drafter.path} is a {_role(drafter)}, not a drafter",
+            hint="a projector goes in a second FROM; DRAFT takes a small model or a head",
+        )
+    if drafter.pooling_type is not None:
+        raise PairingError(
+            f"{drafter.path} is an embedding model: it cannot draft", hint="name another DRAFT"
         )
     kind = kind_of(target, drafter)
     if kind == GEMMA4_ASSISTANT:
-        _check_assistant(target, drafter)
+        assistant.check_gemma4_assistant(target, drafter)
     elif kind in ("eagle3", "dflash", "dspark"):
-        _check_reader(target, drafter)
+        assistant.check_reader(target, drafter)
     elif kind == "embedded":
-        _check_separate_head(target, drafter)
+        assistant.check_separate_head(target, drafter)
     else:
         _check_no_embedded_head(target, drafter)
         check_vocabulary(target, drafter)
 
 
+def minimum_tag(target: GgufHeader, drafter: GgufHeader | None) -> int:
+    """Build number of the first llama.cpp known to run the pair; 0: any that we support."""
+    kind = kind_of(target, drafter)
+    if kind == "embedded":
+        return _MINIMUM_HEAD.get((drafter or target).arch, _SUGGESTED_BUILD)
+    if kind == "eagle3" and target.arch in ("qwen35", "qwen35moe"):
+        return _EAGLE3_QWEN35
+    return _MINIMUM.get(kind or "", 0)
+
+
 def check_tag(target: GgufHeader, drafter: GgufHeader | None, tag: str) -> None:
-    """Whether llama.cpp `tag` runs this pair (CASES 15)."""
-    need = MINIMUM_TAG.get(kind_of(target, drafter) or "", 0)
-    match = re.fullmatch(r"b(\d+)", tag)
-    if match and int(match.group(1)) < need:
+    """Whether llama.cpp `tag` runs this pair (CASES 15); a tag of another form is not judged."""
+    need, build = minimum_tag(target, drafter), _number(tag)
+    if build is not None and build < need:
         raise PairingError(
             f"llama.cpp {tag} cannot run this pair; needs >= b{need}",
-            hint=f"build a newer runner: `ollama-spec build --tag b{max(need, 10488)}`",
+            hint=f"build a newer runner: `ollama-spec build --tag b{max(need, _SUGGESTED_BUILD)}`",
         )
 
 
-def _mismatch(target: GgufHeader, drafter: GgufHeader, what: str) -> PairingError:
+def _number(tag: str) -> int | None:
+    match = re.fullmatch(r"b(\d+)", tag)
+    return int(match[1]) if match else None
+
+
+def _is_projector(header: GgufHeader) -> bool:
+    return header.arch == "clip" or header.kv.get("general.type") in ("mmproj", "projector")
+
+
+def _role(header: GgufHeader) -> str:
+    return "projector" if _is_projector(header) else f"{header.kv['general.type']} file"
+
+
+def _foreign(header: GgufHeader) -> PairingError:
     return PairingError(
-        f"{drafter.path.name} does not fit {target.path.name}: {what}",
-        hint="use a drafter made for this very target, or of the same model family",
+        f"{header.path} has architecture {header.arch!r}: {FOREIGN[header.arch]}",
+        hint="llama.cpp, and so Ollama, cannot load this file",
     )
 
 
 def _check_no_embedded_head(target: GgufHeader, drafter: GgufHeader) -> None:
-    if target.nextn_layers:
-        raise _mismatch(
+    if kind_of(target, None) == "embedded":
+        raise mismatch(
             target,
             drafter,
             "the target has its own multi-token-prediction head, and one kind of drafting is all a "
             "runner can do; leave DRAFT out",
-        )
-
-
-def check_vocabulary(target: GgufHeader, drafter: GgufHeader) -> None:
-    """Exactly llama.cpp's test for plain drafters, with the first difference named."""
-    mine, its = _vocabulary_facts(target), _vocabulary_facts(drafter)
-    for name, value in mine.items():
-        if its[name] != value:
-            raise _mismatch(target, drafter, f"{name} is {its[name]!r}, the target's {value!r}")
-    wanted, given = target.tokens(), drafter.tokens()
-    for number in range(FIRST_COMPARED_ID, min(len(wanted), len(given))):
-        if wanted[number] != given[number]:
-            raise _mismatch(
-                target,
-                drafter,
-                f"another vocabulary: token {number} is {_text(given[number])}, the target's "
-                f"{_text(wanted[number])}",
-            )
-    if abs(len(wanted) - len(given)) > MAX_SIZE_DIFFERENCE:
-        raise _mismatch(
-            target,
-            drafter,
-            f"another vocabulary: {len(given)} tokens, the target has {len(wanted)} "
-            f"(at most {MAX_SIZE_DIFFERENCE} of padding are allowed)",
-        )
-
-
-def _text(token: bytes) -> str:
-    return repr(token.decode("utf-8", "replace"))
-
-
-def _vocabulary_facts(header: GgufHeader) -> dict[str, object]:
-    kv = header.kv
-    adds_bos = kv.get("tokenizer.ggml.add_bos_token")
-    adds_eos = kv.get("tokenizer.ggml.add_eos_token")
-    return {
-        "vocabulary type": kv.get("tokenizer.ggml.model"),
-        "add_bos_token": adds_bos,
-        "beginning token": header.bos_id if adds_bos else None,
-        "add_eos_token": adds_eos,
-        "end token": header.eos_id if adds_eos else None,
-    }
-
-
-def _same_tokens(target: GgufHeader, drafter: GgufHeader) -> None:
-    wanted, given = target.tokens(), drafter.tokens()
-    if not given:
-        return  # a head without a vocabulary of its own
-    for number, (one, other) in enumerate(zip(wanted, given, strict=False)):
-        if one != other:
-            raise _mismatch(
-                target,
-                drafter,
-                f"another vocabulary: token {number} is {_text(other)}, the target's {_text(one)}",
-            )
-    if len(wanted) != len(given):
-        raise _mismatch(
-            target,
-            drafter,
-            f"another vocabulary: {len(given)} tokens, the target has {len(wanted)}",
-        )
-
-
-def _check_separate_head(target: GgufHeader, drafter: GgufHeader) -> None:
-    if drafter.arch != target.arch:
-        raise _mismatch(
-            target,
-            drafter,
-            f"its head was made for {drafter.arch!r}, the target is {target.arch!r}",
-        )
-    if drafter.embedding_length != target.embedding_length:
-        raise _mismatch(
-            target,
-            drafter,
-            f"its width is {drafter.embedding_length}, the target's {target.embedding_length}",
-        )
-    _same_tokens(target, drafter)
-
-
-def _check_reader(target: GgufHeader, drafter: GgufHeader) -> None:
-    width = drafter.count_of_arch("target_hidden_size") or drafter.count_of_arch("embedding_length")
-    if width and width != target.embedding_length:
-        raise _mismatch(
-            target,
-            drafter,
-            f"it reads hidden states of width {width}, the target's have {target.embedding_length}",
-        )
-    if drafter.vocab_size and drafter.tokens():
-        _same_tokens(target, drafter)
-
-
-def _check_assistant(target: GgufHeader, drafter: GgufHeader) -> None:
-    """The invariants of a Gemma 4 assistant (seed 002 section 3, and what llama.cpp asserts)."""
-    if target.arch != "gemma4":
-        raise _mismatch(
-            target, drafter, f"a Gemma 4 assistant needs a gemma4 target, this is {target.arch!r}"
-        )
-    backbone = drafter.count_of_arch("embedding_length_out")
-    width, own = target.embedding_length, drafter.embedding_length
-    if backbone != width:
-        raise _mismatch(
-            target, drafter, f"its backbone width is {backbone}, the target's width {width}"
-        )
-    if backbone == own:
-        raise _mismatch(target, drafter, f"its own width equals the backbone's ({own})")
-    if drafter.nextn_layers != drafter.block_count:
-        raise _mismatch(
-            target,
-            drafter,
-            f"nextn_predict_layers is {drafter.nextn_layers}, its blocks are {drafter.block_count}",
-        )
-    for key in ("key_length", "value_length", "key_length_swa", "value_length_swa"):
-        one, other = target.of_arch(f"attention.{key}"), drafter.of_arch(f"attention.{key}")
-        if one != other:
-            raise _mismatch(
-                target, drafter, f"attention {key} is {other}, the target's cache has {one}"
-            )
-    _shape(target, drafter, "nextn.pre_projection.weight", (2 * width, own))
-    _shape(target, drafter, "nextn.post_projection.weight", (own, width))
-    _check_centroids(target, drafter)
-    _same_tokens(target, drafter)
-
-
-def _shape(target: GgufHeader, drafter: GgufHeader, name: str, shape: tuple[int, ...]) -> None:
-    tensor = drafter.tensors.get(name)
-    if tensor is None:
-        raise _mismatch(target, drafter, f"it lacks the tensor {name}")
-    if tensor.shape != shape:
-        raise _mismatch(
-            target, drafter, f"{name} has shape {list(tensor.shape)}, must be {list(shape)}"
-        )
-
-
-def _check_centroids(target: GgufHeader, drafter: GgufHeader) -> None:
-    """The centroid head of E2B and E4B: both tensors or neither; the ordering stays integer."""
-    centroids = drafter.tensors.get("masked_embd_centroids.weight")
-    ordering = next(
-        (item for name, item in drafter.tensors.items() if name.startswith("masked_embd_ordering")),
-        None,
-    )
-    if (centroids is None) != (ordering is None):
-        lacking = "masked_embd_ordering" if ordering is None else "masked_embd_centroids"
-        raise _mismatch(target, drafter, f"half a centroid head: it lacks {lacking}")
-    if centroids is None or ordering is None:
-        return
-    if ordering.type not in _INTEGERS:
-        raise _mismatch(
-            target,
-            drafter,
-            f"token_ordering is {ordering.type.name}, must be an integer type: it was quantised",
-        )
-    if ordering.elements != drafter.vocab_size:
-        raise _mismatch(
-            target,
-            drafter,
-            f"token_ordering has {ordering.elements} entries for {drafter.vocab_size} tokens",
-        )
-    if centroids.shape[0] != drafter.embedding_length:
-        raise _mismatch(
-            target,
-            drafter,
-            f"centroids have width {centroids.shape[0]}, the drafter {drafter.embedding_length}",
         )

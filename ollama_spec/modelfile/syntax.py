@@ -88,7 +88,12 @@ def _instruction(lines: list[str], at: int, line: str, file: str) -> tuple[Instr
                 'message role must be one of "system", "user", or "assistant"',
             )
     value, end = _value(lines, at, rest.strip(" \t"), file)
-    return Instruction(kind, key, value, number), end
+    return Instruction(kind, key, printable(value), number), end
+
+
+def printable(text: str) -> str:
+    """Without the characters Ollama's reader drops: control, format and odd space characters."""
+    return "".join(char for char in text if char in "\n\t" or char.isprintable())
 
 
 def _value(lines: list[str], at: int, first: str, file: str) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ollama_spec.errors import ModelfileError
 from ollama_spec.modelfile.parser import Modelfile
+from ollama_spec.modelfile.syntax import printable
 from ollama_spec.store import ModelRecord
 
 
@@ -84,9 +85,11 @@ def _scalar(value: Any) -> str:
 
 def quoted(text: str, what: str) -> str:
     """`text` in the lightest form that reads back unchanged."""
-    if "\r" in text or any(ord(char) < 32 and char not in "\n\t" for char in text):
+    lost = next((char for char in text if char not in printable(char)), None)
+    if lost is not None:
         raise ModelfileError(
-            f"{what}: a carriage return or control character cannot be written in a Modelfile",
+            f"{what}: the character U+{ord(lost):04X} cannot be written in a Modelfile: "
+            "Ollama's reader drops it",
             hint="remove it from the text",
         )
     plain = "\n" not in text and text == text.strip(" \t") and not text.startswith('"')

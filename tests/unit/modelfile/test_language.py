@@ -97,13 +97,18 @@ def test_case_30_values_survive_writing_and_reading(value: str) -> None:
 def test_case_30_what_cannot_be_written_is_an_error_not_a_change() -> None:
     with pytest.raises(ModelfileError, match=r"SYSTEM: no quoting .* can hold"):
         writer.quoted('a"""\nb"\nc', "SYSTEM")
-    with pytest.raises(ModelfileError, match="carriage return"):
+    with pytest.raises(ModelfileError, match=r"SYSTEM: the character U\+000D"):
         writer.quoted("a\rb", "SYSTEM")
 
 
+def test_what_ollamas_reader_drops_is_dropped_and_never_written() -> None:
+    assert parser.parse("FROM a\nSYSTEM a\u200db\u00a0c").system == "abc"
+    with pytest.raises(ModelfileError, match=r"SYSTEM: the character U\+200D"):
+        writer.quoted("a\u200db", "SYSTEM")
+
+
 _TEXT = st.text(
-    st.characters(blacklist_categories=("Cc", "Cs"), blacklist_characters="\u2028\u2029\x85")
-    | st.sampled_from('\n" \t#{}%'),
+    st.characters(blacklist_categories=("Cs",)) | st.sampled_from('\n" \t#{}%'),
     max_size=60,
 )
 _PARAMETERS = st.fixed_dictionaries(
