@@ -18,19 +18,19 @@ from ollama_spec.errors import OllamaSpecError
 class _Verbs(click.Group):
     """Finds `commands/<verb>.py`; importing only the verb asked for keeps start-up quick."""
 
+    @staticmethod
+    def _modules() -> dict[str, str]:
+        """Verb -> module; a trailing underscore keeps clear of Python's own words (`import_`)."""
+        found = [module.name for module in pkgutil.iter_modules(commands.__path__)]
+        return {name.rstrip("_").replace("_", "-"): name for name in found if name[0] != "_"}
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(
-            module.name.rstrip("_").replace("_", "-")
-            for module in pkgutil.iter_modules(commands.__path__)
-            if not module.name.startswith("_")
-        )
+        return sorted(self._modules())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        module = self._modules().get(cmd_name)
+        if module is None:
             return None
-        module = cmd_name.replace("-", "_")
-        # `import` is a word of Python's own, so its module is called `import_`.
-        module += "_" if keyword.iskeyword(module) else ""
         loaded = importlib.import_module(f"ollama_spec.commands.{module}")
         command: click.Command = loaded.command
         return command
