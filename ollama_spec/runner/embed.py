@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -90,12 +91,23 @@ async def _vector(request: Request, lease: Lease, text: str) -> tuple[list[float
 
 
 async def _ask(lease: Lease, text: str) -> tuple[list[float], int]:
-    reply = await lease.client.post("/v1/embeddings", {"input": text})
+    try:
+        reply = await lease.client.post("/v1/embeddings", {"input": text})
+    except ApiError as error:
+        raise ApiError(error.status, _plain(error.message)) from None
     vector = list(reply["data"][0]["embedding"])
     if not all(map(math.isfinite, vector)):
         raise ApiError(400, "embedding contains NaN or Inf values")
     usage: Mapping[str, Any] = reply.get("usage") or {}
     return vector, int(usage.get("prompt_tokens", 0))
+
+
+def _plain(text: str) -> str:
+    """llama-server's message out of its error body."""
+    try:
+        return str(json.loads(text)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return text
 
 
 def _unit(vector: Sequence[float], dimensions: int) -> list[float]:

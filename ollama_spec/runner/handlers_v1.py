@@ -84,7 +84,8 @@ async def _answer(
 
 async def _chat(call: Call, body: dict[str, Any], writer: _Writer, **how: Any) -> Any:
     """Run a translated chat and answer in the writer's dialect."""
-    body = translate_chat.decode_chat(body)
+    optional = bool(body.get("_think_optional"))
+    body = {**translate_chat.decode_chat(body), "_think_optional": optional}
     prepared = requests.prepare(call.services, call.record, body, call.mode)
     merge = partial(translate_chat.merge, with_tools=bool(body.get("tools")))
     chunks = translate_chat.chat(prepared)

@@ -97,7 +97,9 @@ def _blocks(item: Any) -> tuple[str, list[dict[str, Any]]]:
     if not isinstance(content, list):
         kind = decode.kind_of(content)
         raise ApiError(
-            400, f"json: cannot unmarshal {kind} into Go value of type []anthropic.ContentBlock"
+            400,
+            f"json: cannot unmarshal {kind} into Go struct field {where} "
+            "of type []anthropic.ContentBlock",
         )
     return str(item.get("role", "")), [block for block in content if isinstance(block, dict)]
 

@@ -30,8 +30,8 @@ def _message(item: Any) -> dict[str, Any]:
     if not isinstance(item, dict):
         raise ApiError(
             400,
-            "json: cannot unmarshal value into Go struct field ChatRequest.messages "
-            "of type api.Message",
+            f"json: cannot unmarshal {decode.kind_of(item)} into Go struct field "
+            "ChatRequest.messages of type api.Alias",
         )
     message = decode.fields(item, decode.MESSAGE, "ChatRequest.messages")
     message["role"] = message.get("role", "").lower()
@@ -270,6 +270,4 @@ def merge(chunks: list[Chunk], *, with_tools: bool) -> Chunk:
         message["tool_calls"] = calls
     final["message"] = message
     entries = [entry for chunk in chunks for entry in chunk.get("logprobs", [])]
-    if entries:
-        final["logprobs"] = entries
-    return final
+    return wire.with_logprobs(final, entries)

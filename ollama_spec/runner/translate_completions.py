@@ -61,7 +61,7 @@ def to_generate(raw: Mapping[str, Any]) -> dict[str, Any]:
 def _stop(value: Any) -> list[str]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list):
-        raise ApiError(400, f"json: cannot use {value!r} as 'stop'")
+        return []
     for item in items:
         if not isinstance(item, str):
             kind = "bool" if isinstance(item, bool) else "float64"
@@ -83,18 +83,24 @@ class CompletionWriter:
         return answer | {key: chunk[key] for key in ("spec",) if key in chunk}
 
     def stream(self, chunk: Chunk) -> list[Chunk]:
-        piece = self._envelope([self._choice(chunk)])
+        piece = self._chunk([self._choice(chunk)])
         if self._include_usage:
             piece["usage"] = _usage({})
         if "spec" in chunk:
             piece["spec"] = chunk["spec"]
         if not (chunk["done"] and self._include_usage):
             return [piece]
-        return [piece, {**self._envelope([]), "usage": _usage(chunk)}]
+        return [piece, {**self._chunk([]), "usage": _usage(chunk)}]
 
     def _choice(self, chunk: Chunk) -> Chunk:
         reason = chunk.get("done_reason")
         return {"text": chunk["response"], "index": 0, "finish_reason": reason or None}
+
+    def _chunk(self, choices: list[Chunk]) -> Chunk:
+        """As `_envelope`; the order of keys is another one, as in Ollama."""
+        whole = self._envelope(choices)
+        order = ("id", "object", "created", "choices", "model", "system_fingerprint")
+        return {key: whole[key] for key in order}
 
     def _envelope(self, choices: list[Chunk]) -> Chunk:
         return {

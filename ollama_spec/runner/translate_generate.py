@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from ollama_spec.runner import decode, media, options, truncate, wire
+from ollama_spec.runner import decode, options, plaintemplate, truncate, wire
 from ollama_spec.runner import request as requests
 from ollama_spec.runner.apierror import ApiError
-from ollama_spec.runner.pool import Lease
+from ollama_spec.runner.pool import MEDIA_MARKER, Lease
 from ollama_spec.runner.request import Request
 from ollama_spec.runner.thinktags import ThinkSplitter
 
@@ -21,12 +21,12 @@ Chunk = dict[str, Any]
 JSON_GRAMMAR = r"""
 root ::= object
 value ::= object | array | string | number | ("true" | "false" | "null") ws
-object ::= "{" ws (pair ("," ws pair)*)? "}" ws
+object ::= "{" ws (pair ("," ws pair)*)? ws "}"
 pair ::= string ":" ws value
-array ::= "[" ws (value ("," ws value)*)? "]" ws
-string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\"" ws
-number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})? ws
-ws ::= | " " | "\n" [ \t]{0,20}
+array ::= "[" ws (value ("," ws value)*)? ws "]"
+string ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\""
+number ::= "-"? ("0" | [1-9] [0-9]{0,15}) ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?
+ws ::= [ \t\n]{0,20}
 """.strip()
 
 
@@ -68,6 +68,8 @@ async def generate(request: Request) -> AsyncGenerator[Chunk]:
 def _check(request: Request) -> None:
     if "completion" not in request.capabilities:
         raise ApiError(400, f'"{request.model}" does not support generate')
+    if not plaintemplate.supported(request.body.get("template") or ""):
+        raise ApiError(400, plaintemplate.UNSUPPORTED)
     if request.body.get("suffix"):
         # Only a Go template that places a suffix gives this ability (contract 8.6).
         raise ApiError(400, f"{request.full_name} does not support insert")
@@ -85,6 +87,9 @@ def _notice(request: Request, reason: str) -> Chunk:
 
 async def _prompt(request: Request, lease: Lease, think: bool | str | None) -> str:
     body = request.body
+    if body.get("template"):
+        system = body.get("system") or request.record.system or ""
+        return plaintemplate.fill(body["template"], {"System": system, "Prompt": body["prompt"]})
     if body.get("raw") or not request.header.chat_template:
         return str(body["prompt"])
     messages: list[dict[str, Any]] = []
@@ -95,9 +100,8 @@ async def _prompt(request: Request, lease: Lease, think: bool | str | None) -> s
     if not context:
         stored = request.record.messages
         messages += [{"role": item.role, "content": item.content} for item in stored]
-    content: Any = body["prompt"]
-    if body["images"]:
-        content = [{"type": "text", "text": content}, *map(media.part, body["images"])]
+    # One marker in the text for each image; llama-server itself says if it cannot see.
+    content = MEDIA_MARKER * len(body["images"]) + body["prompt"]
     messages.append({"role": "user", "content": content})
     kwargs = requests.template_kwargs(think)
     prompt = await lease.client.apply_template({"messages": messages, **kwargs})
@@ -140,7 +144,7 @@ async def _native_body(request: Request, lease: Lease, prompt: str) -> dict[str,
         native["prompt"] = prompt
     if native["n_predict"] == 0:
         del native["n_predict"]  # Ollama leaves zero out here (contract 7.5)
-    form = requests.response_format(body.get("format"))
+    form = _format(body.get("format"))
     if form:
         if form["type"] == "json_object":
             native["grammar"] = JSON_GRAMMAR
@@ -149,6 +153,14 @@ async def _native_body(request: Request, lease: Lease, prompt: str) -> dict[str,
     if body.get("logprobs"):
         native["n_probs"] = max(body.get("top_logprobs", 0), 1)
     return native
+
+
+def _format(value: Any) -> dict[str, Any] | None:
+    try:
+        return requests.response_format(value)
+    except ApiError as error:
+        # On this route Ollama meets it before the stream, unlike on /api/chat.
+        raise ApiError(error.status, error.message) from None
 
 
 async def _stream(
@@ -209,6 +221,4 @@ def merge(chunks: list[Chunk]) -> Chunk:
     if thinking:
         final["thinking"] = thinking
     entries = [entry for chunk in chunks for entry in chunk.get("logprobs", [])]
-    if entries:
-        final["logprobs"] = entries
-    return final
+    return wire.with_logprobs(final, entries)

@@ -42,6 +42,19 @@ def event(name: str, value: Any) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + dumps(value) + b"\n\n"
 
 
+def with_logprobs(chunk: dict[str, Any], entries: list[Any]) -> dict[str, Any]:
+    """The chunk with its log probabilities where Ollama's struct has them: before the metrics."""
+    if not entries:
+        return chunk
+    found: dict[str, Any] = {}
+    for key, value in chunk.items():
+        if key.endswith(("_duration", "_count", "spec")) and "logprobs" not in found:
+            found["logprobs"] = entries
+        found[key] = value
+    found.setdefault("logprobs", entries)
+    return found
+
+
 def _fraction(nanoseconds: int) -> str:
     digits = f"{nanoseconds:09d}".rstrip("0")
     return f".{digits}" if digits else ""

@@ -80,7 +80,7 @@ async def test_formats(front: Sidecar) -> None:
     assert sent[3:] == [None, None]
     status, lines = await front.chat(format="xml")
     assert status == 500
-    assert lines[0]["error"].startswith('invalid format: "xml"; expected "json"')
+    assert lines[0]["error"].startswith('invalid format: "\\"xml\\""; expected "json"')
 
 
 @pytest.mark.parametrize(

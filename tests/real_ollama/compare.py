@@ -10,7 +10,7 @@ import httpx
 from real_ollama.cases import Case
 
 HEADERS = (
-    "content-type", "cache-control", "location", "allow",
+    "content-type", "cache-control", "location",
     "access-control-allow-origin", "access-control-allow-methods",
 )  # fmt: skip
 _VOLATILE = {
