@@ -11,6 +11,12 @@ from ollama_spec.store import ModelStore
 
 @click.command("modelfile", short_help="Print a model's Modelfile.")
 @click.argument("name")
-def command(name: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print name and text as JSON.")
+def command(name: str, as_json: bool) -> None:
     """Print the Modelfile of NAME; `ollama create` reads it too."""
-    output.result(writer.of_record(ModelStore().get(name)).rstrip("\n"))
+    record = ModelStore().get(name)
+    text = writer.of_record(record)
+    if as_json:
+        output.result_json({"name": record.name, "modelfile": text})
+    else:
+        output.result(text.rstrip("\n"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ollama_spec import gguf, output, suggest
+from ollama_spec import output, suggest
 from ollama_spec.artefacts import ArtefactStore
 from ollama_spec.catalog import Recipe
-from ollama_spec.modelfile import pairing
+from ollama_spec.errors import PairingError
+from ollama_spec.modelfile import checks
 
 
 @click.group("pair")
@@ -61,27 +61,30 @@ def _drafter(recipe: Recipe) -> str:
 @command.command("check")
 @click.argument("target", type=click.Path(path_type=Path))
 @click.argument("drafter", type=click.Path(path_type=Path))
+@click.option(
+    "--speculator", type=click.Path(path_type=Path), help="Model that scores for SpecPrefill."
+)
+@click.option("--context", default=0, help="Tokens of context to plan memory for.")
+@click.option("--tag", help="llama.cpp tag of the runner, e.g. b10488; default: the one in use.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
-def check_command(target: Path, drafter: Path, as_json: bool) -> None:
+def check_command(
+    target: Path,
+    drafter: Path,
+    speculator: Path | None,
+    context: int,
+    tag: str | None,
+    as_json: bool,
+) -> int:
     """Check that the GGUF files TARGET and DRAFTER fit; exit 6 and the reason if not."""
-    one, other = gguf.read_header(target), gguf.read_header(drafter)
-    pairing.check_target(one)
-    pairing.check_pair(one, other)
     runner = ArtefactStore().current()
-    if runner:
-        pairing.check_tag(one, other, runner.manifest.tag)
-    value: dict[str, Any] = {
-        "fits": True,
-        "spec_type": pairing.choose_spec_type(one, other),
-        "target": {"architecture": one.arch, "tokens": one.vocab_size, "size": one.size},
-        "drafter": {"architecture": other.arch, "tokens": other.vocab_size, "size": other.size},
-        "checked_for": runner.manifest.tag if runner else None,
-    }
+    tag = tag or (runner.manifest.tag if runner else None)
+    report = checks.check_pair(target, drafter, speculator=speculator, tag=tag, context=context)
     if as_json:
-        output.result_json(value)
-    else:
-        output.result(
-            f"{drafter.name} fits {target.name}: {value['spec_type']}, "
-            f"{other.arch} ({output.human_size(other.size)}) drafts for "
-            f"{one.arch} ({output.human_size(one.size)})"
+        output.result_json(
+            {"fits": report.ok, "total": report.memory.total, **report.model_dump(mode="json")}
         )
+        return 0 if report.ok else PairingError.exit_code
+    output.result(checks.text(report))
+    if not report.ok:
+        raise PairingError(report.problems[0], hint=report.hints[0] if report.hints else None)
+    return 0

@@ -10,10 +10,14 @@ from ollama_spec.store import ModelStore
 
 @click.command("rm", short_help="Remove models; files that are yours stay.")
 @click.argument("names", nargs=-1, required=True)
-def command(names: tuple[str, ...]) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the removed names as JSON.")
+def command(names: tuple[str, ...], as_json: bool) -> None:
     """Remove each of NAMES."""
     store = ModelStore()
     records = [store.get(name) for name in names]  # all exist, or none is removed
     for record in records:
         store.remove(record.name)
-        output.result(f"deleted '{record.name}'")
+        if not as_json:
+            output.result(f"deleted '{record.name}'")
+    if as_json:
+        output.result_json({"deleted": [record.name for record in records]})
