@@ -26,6 +26,16 @@ _CHECKED: decode.Fields = {
     "top_logprobs": "int",
     "tools": "[]api.Tool",
 }
+_MESSAGE: decode.Fields = {
+    "role": "string",
+    "content": "any",
+    "reasoning": "string",
+    "name": "string",
+    "tool_call_id": "string",
+    "tool_calls": "[]openai.ToolCall",
+}
+_CALL: decode.Fields = {"id": "string", "function": "struct"}
+_FUNCTION: decode.Fields = {"name": "string", "arguments": "string"}
 _EFFORTS: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "max", "ultra": "max"}
 _EFFORTS |= {level: level for level in ("low", "medium", "high", "max")}
 _DATA_PREFIXES = tuple(f"data:image/{kind};base64," for kind in ("jpeg", "jpg", "png", "webp"))
@@ -49,10 +59,13 @@ def to_chat(raw: Mapping[str, Any]) -> dict[str, Any]:
         if form.get("type") == "json_object":
             chat["format"] = "json"
         elif form.get("type") == "json_schema":
-            chat["format"] = (form.get("json_schema") or {}).get("schema")
+            schema = form.get("json_schema")
+            chat["format"] = schema.get("schema") if isinstance(schema, dict) else None
     if raw.get("tools"):
         chat["tools"] = raw["tools"]
-    effort = (raw.get("reasoning") or {}).get("effort") or raw.get("reasoning_effort")
+    reasoning = raw.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    effort = effort or raw.get("reasoning_effort")
     think = think_of(effort)
     if think is not None:
         chat["think"] = think
@@ -66,7 +79,7 @@ def think_of(effort: Any) -> bool | str | None:
     """Ollama's think value for an effort; None when nothing was asked."""
     if not effort:
         return None
-    if effort not in _EFFORTS:
+    if not isinstance(effort, str) or effort not in _EFFORTS:
         known = '"minimal", "low", "medium", "high", "xhigh", "ultra", "max", or "none"'
         raise ApiError(400, f'invalid reasoning value: "{effort}" (must be {known})')
     return _EFFORTS[effort]
@@ -91,8 +104,7 @@ def _options(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _messages(item: Any, everything: list[Any]) -> list[dict[str, Any]]:
     """One OpenAI message as one or more of Ollama's: each content part becomes its own."""
-    if not isinstance(item, dict):
-        raise ApiError(400, "json: cannot unmarshal value into Go struct field .messages")
+    item = _object(item, _MESSAGE, "ChatCompletionRequest.messages", "openai.Message")
     base: dict[str, Any] = {"role": item.get("role", "")}
     if item.get("reasoning"):
         base["thinking"] = item["reasoning"]
@@ -120,14 +132,28 @@ def _go_type(value: Any) -> str:
 
 def _tool_name(identifier: str, everything: list[Any]) -> str:
     for item in everything:
-        for call in (item.get("tool_calls") or []) if isinstance(item, dict) else []:
-            if call.get("id") == identifier:
-                return str((call.get("function") or {}).get("name", ""))
+        calls = item.get("tool_calls") if isinstance(item, dict) else None
+        for call in calls if isinstance(calls, list) else []:
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict) and call.get("id") == identifier:
+                return str(function.get("name", ""))
     return ""
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call.get("function") or {}
+def _object(value: Any, known: decode.Fields, where: str, kind: str) -> dict[str, Any]:
+    """A JSON object with its known fields checked; 400 in Go's words otherwise."""
+    if not isinstance(value, dict):
+        got = decode.kind_of(value)
+        raise ApiError(
+            400, f"json: cannot unmarshal {got} into Go struct field {where} of type {kind}"
+        )
+    return decode.fields(value, known, where)
+
+
+def _call(value: Any) -> dict[str, Any]:
+    where = "ChatCompletionRequest.messages.tool_calls"
+    call = _object(value, _CALL, where, "openai.ToolCall")
+    function = decode.fields(call.get("function", {}), _FUNCTION, f"{where}.function")
     try:
         arguments = json.loads(function.get("arguments") or "{}")
     except (TypeError, ValueError):
