@@ -196,6 +196,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--drafter", type=Path, help="its drafter")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--factor", type=int, default=8, help="how often each block is repeated")
+    for name in ("prompts", "tokens", "repeats"):
+        parser.add_argument(f"--{name}", type=int, help="instead of what --quick or full sets")
+    parser.add_argument(
+        "--depths",
+        type=lambda text: [int(n) for n in text.split(",")],
+        help="values of n_max, e.g. 2,4",
+    )
     parser.add_argument("--only", choices=["inflated", "wired", "quality"])
     parser.add_argument("--save", type=Path, help="write the result as JSON here too")
     a = parser.parse_args()
@@ -204,7 +211,8 @@ def parse() -> argparse.Namespace:
     quick = {"prompts": 4, "tokens": 40, "repeats": 2, "depths": [2, 4],
              "wired_tokens": 128, "schemas": 30}  # fmt: skip
     for key, value in (quick if a.quick else full).items():
-        setattr(a, key, value)
+        if getattr(a, key, None) is None:
+            setattr(a, key, value)
     return a
 
 

@@ -75,9 +75,8 @@ def _text(found: dict[str, Any]) -> str:
     ]
     table = output.table(["CONFIG", "TOK/S", "VS PLAIN", "VERDICT", "REGRET/TOKEN"], rows)
     chosen = found["chosen"]
-    name = chosen["label"] if chosen["n_max"] else "no drafting"
     kind = "lossless" if chosen["lossless"] else "LOSSY"
     where = (
         f"written to the profile; evidence: {found['evidence']}" if found["written"] else "dry run"
     )
-    return f"{table}\n\nchosen: {name} ({kind}); {where}"
+    return f"{table}\n\nchosen: {chosen['label']} ({kind}); {where}"

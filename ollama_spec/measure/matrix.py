@@ -60,7 +60,10 @@ def summarise(rows: Sequence[Row], baseline: str) -> list[dict[str, Any]]:
         inside = [row for row in rows if row["set"] == prompt_set]
         for name in dict.fromkeys(row["config"] for row in inside):
             mine = _of(inside, name)
-            lines.append({"set": prompt_set, "config": name, **_line(mine, _of(inside, baseline))})
+            line = {"set": prompt_set, "config": name, **_line(mine, _of(inside, baseline))}
+            if name == baseline:
+                line["verdict"] = "baseline"
+            lines.append(line)
     return lines
 
 

@@ -30,6 +30,8 @@ class Rule:
         return self.top_n == 0
 
     def label(self) -> str:
+        if self.n_max == 0:
+            return "plain"
         if self.lossless:
             return f"strict n{self.n_max}"
         window = f" w{self.window}" if self.window else ""

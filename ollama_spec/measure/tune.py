@@ -196,7 +196,7 @@ def profile_with(profile: Profile, rule: Rule) -> Profile:
 
 def _shown(rule: Rule, speed: float, outcome: replay.Outcome) -> dict[str, Any]:
     return {
-        "rule": rule.label() if rule.n_max else "plain",
+        "rule": rule.label(),
         "tokens_per_second": round(speed, 2),
         "tokens_per_round": round(outcome.tokens_per_round, 3),
         "regret_nats_per_token": round(outcome.regret_per_token, 5),

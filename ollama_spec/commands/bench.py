@@ -1,0 +1,120 @@
+"""`bench`: measure a model's configurations, or any running servers, against each other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ollama_spec import output
+from ollama_spec.errors import OllamaSpecError
+from ollama_spec.measure import bench, compare, report, session
+from ollama_spec.measure.matrix import Configuration
+from ollama_spec.store import ModelStore
+
+_ANSWER = 512  # tokens of context kept free for answer and template
+
+
+@click.command("bench", short_help="Measure plain, strict and relaxed decoding side by side.")
+@click.argument("name", required=False)
+@click.option("--config", "wanted", multiple=True, help="plain, strict, relaxed or sparse.")
+@click.option(
+    "--set", "sets", multiple=True,
+    help="chat, code, list, prose, long:TOKENS or FILE.jsonl. [default: the four short ones]",
+)  # fmt: skip
+@click.option(
+    "--endpoint", "endpoints", multiple=True,
+    help="Measure a running server instead: ollama+URL, openai+URL or llama+URL.",
+)  # fmt: skip
+@click.option("--prompts", "count", type=click.IntRange(1), help="Prompts of each set.")
+@click.option("--tokens", type=click.IntRange(2), help="Tokens of each answer.")
+@click.option("--repeats", type=click.IntRange(1), help="Times each prompt is asked.")
+@click.option("--temperature", default=0.6, show_default=True)
+@click.option("--quick", is_flag=True, help="Two prompts, two repeats, short answers.")
+@click.option("--runner", type=click.Path(path_type=Path, exists=True), help="llama-server to use.")
+@click.option(
+    "--compare", "files", nargs=2, type=click.Path(path_type=Path, exists=True),
+    help="Compare two results of --json instead of measuring.",
+)  # fmt: skip
+@click.option("--html", type=click.Path(path_type=Path), help="Write a report page here.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write all answers here.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    name: str | None, wanted: tuple[str, ...], sets: tuple[str, ...], endpoints: tuple[str, ...],
+    count: int | None, tokens: int | None, repeats: int | None, temperature: float, quick: bool,
+    runner: Path | None, files: tuple[Path, Path] | None, html: Path | None,
+    csv_file: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure NAME. Configurations take turns on the same prompts and seeds; speeds come with 95 %
+    bootstrap intervals, and where these allow no verdict it says "no difference"."""
+    if files:
+        _compare(*files, as_json)
+        return
+    if name is None:
+        raise click.UsageError("NAME is needed")
+    chosen = list(sets) or ["chat", "code", "list", "prose"]
+    count = count or (2 if quick else 8)
+    context = _ANSWER + max(bench.prompt_set(item, count)[1] for item in chosen)
+    with _configurations(name, wanted, endpoints, runner, max(2048, context)) as configurations:
+        result = bench.run(
+            configurations,
+            chosen,
+            count=count,
+            n_predict=tokens or (32 if quick else 128),
+            repeats=repeats or (2 if quick else 5),
+            temperature=temperature,
+            note=output.note,
+        )
+    result["model"] = name
+    if html:
+        html.write_text(report.html(result), encoding="utf-8")
+        output.note(f"report: {html}")
+    if csv_file:
+        csv_file.write_text(report.as_csv(result), encoding="utf-8")
+        output.note(f"answers: {csv_file}")
+    if as_json:
+        output.result_json(result)
+    else:
+        output.result(report.markdown(result))
+
+
+@contextlib.contextmanager
+def _configurations(
+    name: str, wanted: Sequence[str], endpoints: Sequence[str], runner: Path | None, context: int
+) -> Iterator[list[Configuration]]:
+    if endpoints:
+        if wanted:
+            raise OllamaSpecError(
+                "--config is for our own runner", hint="leave it out, or leave out --endpoint"
+            )
+        with bench.remote(endpoints, name) as found:
+            yield found
+        return
+    record = ModelStore().get(name)
+    with bench.local(session.chosen_runner(runner), record, wanted, context) as found:
+        yield found
+
+
+def _compare(before: Path, after: Path, as_json: bool) -> None:
+    lines = compare.compare(compare.load(before), compare.load(after))
+    if not lines:
+        raise OllamaSpecError(
+            "the two results have no set and configuration in common", hint="see --set and --config"
+        )
+    if as_json:
+        output.result_json(lines)
+        return
+    rows = [[line["set"], line["config"], *_speeds(line), line["verdict"]] for line in lines]
+    output.result(output.table(["SET", "CONFIG", "BEFORE", "AFTER", "RATIO", "VERDICT"], rows))
+
+
+def _speeds(line: dict[str, Any]) -> list[str]:
+    ratio = line["speed_ratio"]
+    return [
+        f"{line['before']['value']:.1f}",
+        f"{line['after']['value']:.1f}",
+        f"{ratio['value']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]",
+    ]

@@ -1,0 +1,152 @@
+"""The matrix of `bench`: configurations x prompt sets, against our child or any endpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ollama_spec import __version__
+from ollama_spec.errors import OllamaSpecError
+from ollama_spec.measure import prompts, session
+from ollama_spec.measure.client import Client, Dialect
+from ollama_spec.measure.matrix import Configuration, measure, summarise
+from ollama_spec.profiles import SpecSettings
+from ollama_spec.runner.binary import Binary
+from ollama_spec.store import ModelRecord
+
+Note = Callable[[str], None]
+CHARACTERS_PER_TOKEN = 4  # of English; long documents are cut by characters
+BASELINE = "plain"
+
+
+def prompt_set(name: str, count: int) -> tuple[list[str], int]:
+    """Prompts of a set and the context they need in tokens.
+
+    `long:N` makes documents of about N tokens; NAME.jsonl is a file of the user's.
+    """
+    if name.startswith("long:") and name[5:].isdigit():
+        size = int(name[5:])
+        made = [prompts.long_document(size * CHARACTERS_PER_TOKEN, i) for i in range(count)]
+        return made, size + size // 4
+    if name.endswith((".jsonl", ".json")):
+        found = prompts.from_file(Path(name), count)
+        return found, max((len(text) for text in found), default=0) // 2
+    return prompts.shipped(name, count), 256
+
+
+@contextlib.contextmanager
+def local(
+    runner: Binary, record: ModelRecord, wanted: Sequence[str], num_ctx: int
+) -> Iterator[list[Configuration]]:
+    """Configurations of a stored model: plain, strict, relaxed, and dense / sparse prefill."""
+    spec = record.profile.spec
+    drafts = bool(record.drafter or spec.type)
+    allowed = ["plain"]
+    allowed += ["strict"] if drafts else []
+    allowed += ["relaxed"] if drafts and runner.relaxed else []
+    allowed += ["sparse"] if runner.specprefill and record.profile.prefill.mode == "sparse" else []
+    names = list(wanted) or allowed
+    for name in names:
+        if name not in allowed:
+            raise OllamaSpecError(
+                f"{record.name} cannot run {name!r} with this runner",
+                hint=f"possible: {', '.join(allowed)}",
+            )
+    options: dict[str, dict[str, Any]] = {
+        "plain": {"specprefill": False} if runner.specprefill else {},
+        "strict": {"speculative.relaxed_top_n": 0} if runner.relaxed else {},
+        "relaxed": _relaxed(spec),
+        "sparse": {"specprefill": True, "speculative.n_max": 0},
+    }
+    with contextlib.ExitStack() as stack:
+        serve = {"num_ctx": num_ctx}
+        plain = stack.enter_context(session.serving(runner, record, drafting=False, **serve))
+        pair = plain
+        if set(names) - {"plain"}:
+            pair = stack.enter_context(session.serving(runner, record, **serve))
+        yield [
+            Configuration(name, plain if name == "plain" else pair, options[name])
+            for name in dict.fromkeys([BASELINE, *names])
+        ]
+
+
+def _relaxed(spec: SpecSettings) -> dict[str, Any]:
+    accept = spec.accept
+    return {
+        "speculative.relaxed_top_n": accept.top_n,
+        "speculative.relaxed_ratio": accept.ratio,
+        "speculative.relaxed_window": accept.window,
+        "speculative.relaxed_budget": accept.budget_nats,
+    }
+
+
+@contextlib.contextmanager
+def remote(endpoints: Sequence[str], model: str) -> Iterator[list[Configuration]]:
+    """Configurations of running servers, one each: `[ollama|openai|llama]+URL`; the first is what
+    the others are compared with."""
+    with contextlib.ExitStack() as stack:
+        yield [
+            Configuration(endpoint, stack.enter_context(_endpoint(endpoint, model)))
+            for endpoint in endpoints
+        ]
+
+
+def _endpoint(text: str, model: str) -> Client:
+    dialects: dict[str, Dialect] = {"ollama": "ollama", "openai": "openai", "llama": "llama"}
+    kind, separator, url = text.partition("+")
+    if not separator:
+        kind, url = "ollama", text
+    if kind not in dialects or not url.startswith(("http://", "https://")):
+        raise OllamaSpecError(
+            f"not an endpoint: {text}", hint="e.g. ollama+http://127.0.0.1:11434, openai+http://..."
+        )
+    return Client(url, dialects[kind], model)
+
+
+def run(
+    configurations: Sequence[Configuration],
+    sets: Sequence[str],
+    *,
+    count: int,
+    n_predict: int,
+    repeats: int,
+    temperature: float,
+    note: Note,
+) -> dict[str, Any]:
+    """Measure all sets; the result is what `report` shows and `compare` reads."""
+    rows = []
+    for name in sets:
+        asked = [configurations[0].client.render(text) for text in prompt_set(name, count)[0]]
+        rows += measure(
+            configurations, asked, n_predict, repeats, note=note, prompt_set=name,
+            temperature=temperature, ignore_eos=True,
+        )  # fmt: skip
+    baseline = configurations[0].name
+    return {
+        "format": 1,
+        "baseline": baseline,
+        "settings": {
+            "prompts": count,
+            "n_predict": n_predict,
+            "repeats": repeats,
+            "temperature": temperature,
+        },
+        "machine": machine(),
+        "summary": summarise(rows, baseline),
+        "rows": rows,
+    }
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "load_1min": round(os.getloadavg()[0], 2),
+        "ollama_spec": __version__,
+    }

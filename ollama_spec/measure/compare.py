@@ -1,0 +1,60 @@
+"""Two result files of `bench` against each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ollama_spec.errors import OllamaSpecError
+from ollama_spec.measure import sample, stats
+
+
+def load(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+        assert value["format"] == 1 and value["rows"]
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise OllamaSpecError(
+            f"{path} is not a result of `ollama-spec bench --json`", hint=str(error) or None
+        ) from error
+    assert isinstance(value, dict)
+    return value
+
+
+def compare(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """One line per set and configuration that both results have: speed after over before.
+
+    Answers are paired by prompt and repeat, but were taken at different times: the interval does
+    not know of a machine that was busier in one of them.
+    """
+    lines = []
+    earlier, later = _groups(before), _groups(after)
+    for key in earlier:
+        if key not in later:
+            continue
+        common = sorted(set(earlier[key]) & set(later[key]))
+        if not common:
+            continue
+        old = sample.timed([earlier[key][unit] for unit in common])
+        new = sample.timed([later[key][unit] for unit in common])
+        ratio = stats.speed_ratio(new, old)
+        lines.append(
+            {
+                "set": key[0],
+                "config": key[1],
+                "before": stats.speed(old).rounded(2),
+                "after": stats.speed(new).rounded(2),
+                "speed_ratio": ratio.rounded(),
+                "verdict": stats.verdict(ratio),
+            }
+        )
+    return lines
+
+
+def _groups(result: dict[str, Any]) -> dict[tuple[str, str], dict[tuple[int, int], sample.Row]]:
+    found: dict[tuple[str, str], dict[tuple[int, int], sample.Row]] = {}
+    for row in result["rows"]:
+        group = found.setdefault((row["set"], row["config"]), {})
+        group[(row["prompt"], row["repeat"])] = row
+    return found
