@@ -87,8 +87,8 @@ def _instruction(lines: list[str], at: int, line: str, file: str) -> tuple[Instr
                 lines[at],
                 'message role must be one of "system", "user", or "assistant"',
             )
-    value, end = _value(lines, at, rest.strip(" \t"), file)
-    return Instruction(kind, key, printable(value), number), end
+    value, end = _value(lines, at, printable(rest).strip(" \t"), file)
+    return Instruction(kind, key, value, number), end
 
 
 def printable(text: str) -> str:
@@ -103,7 +103,7 @@ def _value(lines: list[str], at: int, first: str, file: str) -> tuple[str, int]:
         text = first
         for end in range(at, len(lines)):
             if end > at:
-                text += "\n" + lines[end]
+                text += "\n" + printable(lines[end])
             closed = text.rstrip(" \t")
             if len(closed) >= 2 * len(quote) and closed.endswith(quote):
                 return closed[len(quote) : -len(quote)], end + 1

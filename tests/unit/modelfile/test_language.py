@@ -102,7 +102,8 @@ def test_case_30_what_cannot_be_written_is_an_error_not_a_change() -> None:
 
 
 def test_what_ollamas_reader_drops_is_dropped_and_never_written() -> None:
-    assert parser.parse("FROM a\nSYSTEM a\u200db\u00a0c").system == "abc"
+    assert parser.parse("FROM a\nSYSTEM  a\u200db\u00a0c \u3000\n").system == "abc"
+    assert parser.parse('FROM a\nSYSTEM "a\u200d\nb" \u3000\nLICENSE x').system == "a\nb"
     with pytest.raises(ModelfileError, match=r"SYSTEM: the character U\+200D"):
         writer.quoted("a\u200db", "SYSTEM")
 
