@@ -152,7 +152,7 @@ def _build(
             overlay=overlay.digest(ours),
             engine="thin",
             backend="+".join(_backends(library)),
-            compat=True,
+            compat=has_compat(library),
             flags=proof.flags,
             compiler=tools.compiler,
             built_seconds=round(time.monotonic() - started, 1),
@@ -162,6 +162,11 @@ def _build(
         shutil.rmtree(staged, ignore_errors=True)
     output.note(f"built {key} in {manifest.built_seconds:.0f} s")
     return artefact
+
+
+def has_compat(library: Path) -> bool:
+    """Whether this libllama holds Ollama's compat layer: by the variable that turns it off."""
+    return b"OLLAMA_LLAMA_CPP_COMPAT" in (library / "libllama.so.0").read_bytes()
 
 
 def _backends(library: Path) -> list[str]:
