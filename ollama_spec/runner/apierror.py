@@ -24,6 +24,17 @@ class ApiError(Exception):
         self.late = late
 
 
+class NotStarted(Exception):
+    """No child could be started for a request; nothing was sent, so another may still serve it.
+
+    Not an ApiError: it passes the routes by and is decided where the fallback is known.
+    """
+
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 def native_body(error: ApiError) -> dict[str, Any]:
     return {"error": error.message}
 

@@ -17,7 +17,7 @@ from aiohttp import web
 from ollama_spec import names
 from ollama_spec.errors import OllamaSpecError
 from ollama_spec.runner import decode, guard, inventory, manage, replies, resolve
-from ollama_spec.runner.apierror import ApiError
+from ollama_spec.runner.apierror import ApiError, NotStarted
 from ollama_spec.runner.call import Call
 from ollama_spec.runner.handlers import MODEL_ROUTES
 from ollama_spec.runner.passthrough import Unreachable, Upstream
@@ -119,10 +119,21 @@ class Front:
             raw = {key: value for key, value in raw.items() if key.lower() != "model"}
             call = Call(request, self.services, record, {**raw, "model": text})
             return await MODEL_ROUTES[request.path](call)
+        except NotStarted as failure:
+            return await self._fall_back(request, data, text, failure.error)
         except ApiError as error:
             return _error(request, error)
         except OllamaSpecError as error:
             return _error(request, ApiError(500, error.message))
+
+    async def _fall_back(
+        self, request: web.Request, data: bytes, text: Any, failure: ApiError
+    ) -> web.StreamResponse:
+        """Our runner did not start: the real Ollama answers if it has the model."""
+        if not await self.upstream.has_model(text):
+            return _error(request, failure)
+        log.warning("%s falls back to Ollama: %s", text, failure.message)
+        return await self._pass_on(request, data, failure)
 
     async def copy(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()

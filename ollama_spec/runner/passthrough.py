@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
@@ -25,6 +26,9 @@ _HOP_BY_HOP = frozenset(
 _REQUEST_ONLY = frozenset(("host", "origin", "x-conversation-id", "x-spec-mode", "content-length"))
 _AUTOMATIC = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 _QUICK = aiohttp.ClientTimeout(total=3, sock_connect=1)
+
+
+Line = Callable[[bytes], bytes]
 
 
 class Unreachable(Exception):
@@ -58,10 +62,24 @@ class Upstream:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             return None
 
-    async def forward(self, request: web.Request, body: bytes | None = None) -> web.StreamResponse:
+    async def has_model(self, text: str) -> bool:
+        if not self.base:
+            return False
+        try:
+            async with self._session.post(
+                f"{self.base}/api/show", json={"model": text}, timeout=_QUICK
+            ) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
+
+    async def forward(
+        self, request: web.Request, body: bytes | None = None, line: Line | None = None
+    ) -> web.StreamResponse:
         """Pass one request on; raises Unreachable before anything was sent to the client.
 
-        `body`: what was already read of it; else it is streamed. The client's disconnect cancels
+        `body`: what was already read of it; else it is streamed. `line`: changes each line of the
+        answer on its way back. The client's disconnect cancels
         this coroutine, which closes the upstream connection.
         """
         if not self.base:
@@ -87,7 +105,7 @@ class Upstream:
             log.warning("upstream broke off: %s", error)
             raise Unreachable from error
         async with upstream:
-            return await _relay(request, upstream)
+            return await _relay(request, upstream, line)
 
 
 def _request_headers(request: web.Request) -> CIMultiDict[str]:
@@ -100,19 +118,34 @@ def _request_headers(request: web.Request) -> CIMultiDict[str]:
     return headers
 
 
-async def _relay(request: web.Request, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+async def _lines(chunks: AsyncIterator[bytes], line: Line) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for item in whole:
+            yield line(item + b"\n")
+    if rest:
+        yield line(rest)
+
+
+async def _relay(
+    request: web.Request, upstream: aiohttp.ClientResponse, line: Line | None
+) -> web.StreamResponse:
     response = web.StreamResponse(status=upstream.status, reason=upstream.reason)
     named = {part.strip().lower() for part in upstream.headers.get("Connection", "").split(",")}
     for key, value in upstream.headers.items():
-        if key.lower() not in _HOP_BY_HOP | named:
+        if key.lower() not in _HOP_BY_HOP | named and not (line and key == "Content-Length"):
             response.headers.add(key, value)
     if "Content-Type" not in response.headers:
         response.headers["Content-Type"] = ""  # dropped again by guard.on_prepare
     await response.prepare(request)
     if request.method == "HEAD" or upstream.status in (204, 304):
         return response
+    chunks: AsyncIterator[bytes] = upstream.content.iter_any()
+    if line:
+        chunks = _lines(chunks, line)
     try:
-        async for chunk in upstream.content.iter_any():
+        async for chunk in chunks:
             await response.write(chunk)
     except (aiohttp.ClientPayloadError, ConnectionError):
         # Cut here as there, so the client can tell it from a normal end.

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from ollama_spec import names, paths
 from ollama_spec.config import Config
+from ollama_spec.errors import StartFailed
 from ollama_spec.runner import argv, keepalive
-from ollama_spec.runner.apierror import ApiError
+from ollama_spec.runner.apierror import ApiError, NotStarted
 from ollama_spec.runner.binary import Binary
 from ollama_spec.runner.child import Child, Launch
 from ollama_spec.runner.client import RunnerClient
@@ -92,7 +93,8 @@ class Pool:
     async def lease(self, wanted: argv.Wanted, keep_alive: float | None) -> AsyncIterator[Lease]:
         """Hold a model that runs as wanted, loading it first if need be.
 
-        ApiError 503 when too many loads wait, 500 with the child's words when it does not start.
+        ApiError 503 when too many loads wait, NotStarted with the child's words when it does not
+        start.
         """
         key = names.parse(wanted.record.name).key
         loaded = self._fresh(key, wanted)
@@ -185,7 +187,15 @@ class Pool:
             self._pending -= 1
 
     async def _load(self, key: Key, wanted: argv.Wanted) -> Loaded:
-        binary = await asyncio.to_thread(self._find_binary)
+        try:
+            binary = await asyncio.to_thread(self._find_binary)
+            return await self._start(key, wanted, binary)
+        except ApiError as error:
+            raise NotStarted(error) from error
+        except StartFailed as error:
+            raise NotStarted(ApiError(500, f"{error.message}; {error.hint}")) from error
+
+    async def _start(self, key: Key, wanted: argv.Wanted, binary: Binary) -> Loaded:
         old = self._models.get(key)
         if old:
             await self._retire(old)
@@ -206,6 +216,10 @@ class Pool:
                 self._note_failure(key)
             raise
         name = wanted.record.name
+        if wanted.record.template:
+            log.warning(
+                "%s: its TEMPLATE is Go's, which only Ollama runs; the GGUF's is used", name
+            )
         log.info("%s is ready after %.1f s (pid %s)", name, time.monotonic() - started, child.pid)
         loaded = Loaded(key, wanted, child, binary)
         loaded.keep_alive = self._default_keep_alive

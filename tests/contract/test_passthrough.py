@@ -119,6 +119,22 @@ async def test_ours_never_reaches_ollama(both: Sidecar, ollama: Ollama) -> None:
     assert len(ollama.requests) == 1
 
 
+async def test_a_runner_that_does_not_start_falls_back_to_ollama(
+    both: Sidecar, ollama: Ollama
+) -> None:
+    both.fake.script(start_exit={"code": 1, "stderr": "error: no"})
+    body = json.dumps({"model": "theirs"}).encode()
+    ollama.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    assert await both.chat() == (200, [{"model": "theirs"}])
+    shown, asked = ollama.requests
+    assert shown.startswith(b"POST /api/show ")
+    assert asked.startswith(b"POST /api/chat ")
+    ollama.answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}"
+    status, lines = await both.chat()
+    assert status == 500
+    assert "exit status 1: error: no" in lines[0]["error"]
+
+
 async def test_a_broken_upstream_answer_is_broken_for_the_client(
     both: Sidecar, ollama: Ollama
 ) -> None:
