@@ -134,7 +134,7 @@ class Planner:
         choices = {"target": chosen}
         notes: list[str] = []
         if draft:
-            choices["drafter"] = self._draft(draft)
+            choices["drafter"] = self.drafter(draft)
         elif chosen.start.embedded_head:
             notes.append(f"{chosen.label} has its own drafting head")
         elif own := chooser.drafter(None, near=chosen.files[0].path):
@@ -146,16 +146,16 @@ class Planner:
         spec_type = choices["drafter"].start.spec_type if "drafter" in choices else None
         if spec_type is None and chosen.start.embedded_head:
             spec_type = "draft-mtp"
-        depth = {"draft-mtp": 2, "draft-dflash": 15, "draft-dspark": 7, "draft-simple": 8}
-        spec = SpecSettings(type=spec_type, n_max=depth.get(spec_type or "", 3))
-        return self._plan(name or _name_for(chosen), choices, Profile(spec=spec), None, notes)
+        profile = default_profile(spec_type)
+        return self._plan(name or _name_for(chosen), choices, profile, None, notes)
 
     def locked(self, lock: Lock, name: str | None) -> Plan:
         """Plan that fetches exactly what a lock says; raises IntegrityError where it cannot."""
         choices = {role: self._locked(model) for role, model in lock.models().items()}
         return Plan(choices, lock.model_copy(update={"name": name or lock.name}))
 
-    def _draft(self, draft: Reference) -> Choice:
+    def drafter(self, draft: Reference) -> Choice:
+        """The drafter that a user names: a head, or a whole small model."""
         chooser = self.chooser(draft.repo, draft.revision)
         if draft.file:
             role = chooser.start(draft.file).role if draft.file in chooser.listing.files else None
@@ -225,7 +225,7 @@ class Planner:
                 f"{name!r} is no model name", hint="choose one with --name"
             ) from error
         parameters: dict[str, Any] = {}
-        if "drafter" in choices:
+        if "drafter" in choices or choices["target"].start.embedded_head:
             parameters["draft_num_predict"] = profile.spec.n_max
         runner = ArtefactStore().current()
         lock = Lock(
@@ -240,6 +240,12 @@ class Planner:
             speculator=_lock_model(choices.get("speculator")),
         )
         return Plan(choices, lock, notes)
+
+
+def default_profile(spec_type: str | None) -> Profile:
+    """Lossless drafting with the depth at which each kind starts to pay (CATALOG_FACTS)."""
+    depth = {"draft-mtp": 2, "draft-dflash": 15, "draft-dspark": 7, "draft-simple": 8}
+    return Profile(spec=SpecSettings(type=spec_type, n_max=depth.get(spec_type or "", 3)))
 
 
 def _expect_arch(choice: Choice, arch: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,24 @@ from ollama_spec.ollama_store import OllamaStore, StoredModel
 from ollama_spec.profiles import WeightFile
 from ollama_spec.store import ModelRecord, ModelStore, weights_dir
 
+# What Ollama 0.32 can draft with; it starts any other drafter as draft-mtp, which ends its runner.
+OLLAMA_DRAFTS = {"draft-mtp", "draft-dflash"}
 _LAYERS = {"target": "model", "drafter": "draft", "projector": "projector"}
+
+
+def for_ollama(
+    record: ModelRecord, files: dict[str, list[WeightFile]]
+) -> tuple[ModelRecord, dict[str, list[WeightFile]]]:
+    """The part of a pair that Ollama can run: no drafter that would break the model there."""
+    if "drafter" not in files or record.profile.spec.type in OLLAMA_DRAFTS:
+        return record, files
+    output.note(
+        f"note: Ollama itself cannot draft by {record.profile.spec.type}: it gets the target "
+        "alone and answers without a drafter; `ollama-spec serve` drafts"
+    )
+    parameters = {k: v for k, v in record.parameters.items() if k != "draft_num_predict"}
+    kept = {role: entries for role, entries in files.items() if role != "drafter"}
+    return record.model_copy(update={"parameters": parameters}), kept
 
 
 def register(api: OllamaApi, record: ModelRecord, files: dict[str, list[WeightFile]]) -> None:
@@ -25,7 +43,7 @@ def register(api: OllamaApi, record: ModelRecord, files: dict[str, list[WeightFi
         if not api.has_blob(digest):
             with Progress(f"to Ollama: {path.name}", path.stat().st_size) as progress:
                 api.upload(path, digest, progress.add)
-    api.create(_request(record, files, digests), _teller())
+    api.create(_request(record, files, digests), teller())
     _drop_uploads(api, record.name, [digests[file.path] for file in files["target"]])
 
 
@@ -65,7 +83,8 @@ def _request(
     return request
 
 
-def _teller() -> Any:
+def teller() -> Callable[[dict[str, Any]], None]:
+    """Says each status of `create` once."""
     said: set[str] = set()
 
     def tell(status: dict[str, Any]) -> None:
@@ -116,10 +135,11 @@ def use_ollamas_copy(api: OllamaApi, record: ModelRecord) -> ModelRecord:
     if stored is None:
         raise OllamaSpecError(f"{root} does not hold {record.name}, which Ollama lists")
     store.require_weights(stored)
-    return _repointed(record, stored)
+    return repointed(record, stored)
 
 
-def _repointed(record: ModelRecord, stored: StoredModel) -> ModelRecord:
+def repointed(record: ModelRecord, stored: StoredModel) -> ModelRecord:
+    """The record with the files and settings of Ollama's manifest; its own settings win."""
     changes: dict[str, Any] = {
         role: _origin(stored.weight(layer), getattr(record, role))
         for role, layer in _LAYERS.items()
@@ -135,7 +155,7 @@ def _repointed(record: ModelRecord, stored: StoredModel) -> ModelRecord:
 def _origin(blob: WeightFile | None, fetched: WeightFile | None) -> WeightFile | None:
     """Ollama's file, with where it once came from."""
     if blob is None or fetched is None:
-        return blob
+        return blob or fetched
     origin = {"repo": fetched.repo, "file": fetched.file, "revision": fetched.revision}
     return blob.model_copy(update=origin)
 

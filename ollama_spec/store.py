@@ -103,7 +103,8 @@ class ModelStore:
         record = self.get(text)
         path = self._path(names.parse(record.name))
         path.unlink()
-        path.with_suffix(".lock").unlink(missing_ok=True)
+        for beside in (".lock", ".pulling"):
+            path.with_suffix(beside).unlink(missing_ok=True)
         self._sweep(record)
         return record
 

@@ -85,6 +85,7 @@ def compiled_files(plan: overlay.Overlay, tag: str, tree: WorkTree) -> list[str]
         for item in plan.sources
         if overlay.tag_matches(tag, item.tags)
     ]
+    ours += [f"{overlay.FOLDER}/{name}" for tool in plan.tools for name in tool.sources]
     return sorted({*ours, *(file for file in touched if file.endswith(".cpp"))})
 
 

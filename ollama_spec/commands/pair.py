@@ -1,4 +1,4 @@
-"""`ollama-spec pair`: find a drafter for a model, or check that two files fit."""
+"""`ollama-spec pair`: find a drafter for a model, add it, or check that two files fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ollama_spec.modelfile import checks
 
 @click.group("pair")
 def command() -> None:
-    """Find a drafter for a model, or check a pair of files."""
+    """Find a drafter for a model, add one, or check a pair of files."""
 
 
 @command.command("suggest")
@@ -56,6 +56,29 @@ def _drafter(recipe: Recipe) -> str:
     source = recipe.drafter
     assert source is not None  # recipes_for leaves embedded heads out
     return f"hf.co/{source.repo}" + (f"/{source.file[0]}" if source.file else "")
+
+
+@command.command("add")
+@click.argument("base")
+@click.option("--draft", required=True, metavar="REF", help="hf.co/OWNER/REPO[/FILE][:QUANT].")
+@click.option("--name", required=True, help="Name of the pair; BASE stays as it is.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable result.")
+def add_command(base: str, draft: str, name: str, as_json: bool) -> None:
+    """Give a drafter to BASE, a model already in Ollama; only the drafter is fetched."""
+    try:
+        display = names.parse(name).display
+    except names.InvalidName as error:
+        raise ConfigError(f"{name!r} is no model name") from error
+    with OllamaApi(config.load().upstream) as api:
+        done = add_drafter.add(api, Hub(), base, pulling.reference(draft), display)
+    if as_json:
+        record = done.record.model_dump(mode="json")
+        output.result_json({"registered": done.registered, "model": record})
+    else:
+        output.result(
+            f"{display}: {base} with a drafter, {done.record.profile.spec.type}"
+            + (", registered with Ollama" if done.registered else "")
+        )
 
 
 @command.command("check")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ollama_spec import catalog, config, lock, output, paths, pulling, registering
+from ollama_spec import catalog, config, lock, output, pulling, registering
 from ollama_spec.errors import ConfigError, OllamaSpecError
 from ollama_spec.hub import download
 from ollama_spec.hub.client import Hub
@@ -61,7 +61,7 @@ def command(
         _report(plan, "planned", registered=False, as_json=as_json)
         return
     pulling.check_tag(plan)
-    guard = paths.ensure(paths.data_dir() / "pulls") / f"{lock.path_of(plan.name).stem}.lock"
+    guard = lock.path_of(plan.name).with_suffix(".pulling")
     with download.locked(guard, plan.name):
         status, registered = _pull(hub, plan, register=not no_register, keep=keep_download)
     _report(plan, status, registered=registered, as_json=as_json)
@@ -118,7 +118,7 @@ def _pull(hub: Hub, plan: Plan, *, register: bool, keep: bool) -> tuple[str, boo
             raise
         record = pulling.record_of(plan, files)
         if there:
-            registering.register(api, record, files)
+            registering.register(api, *registering.for_ollama(record, files))
             record = _after_registering(api, record)
         elif register:
             output.note(

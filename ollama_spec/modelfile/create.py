@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ollama_spec import gguf, names
-from ollama_spec.errors import ModelfileError, NotFoundError, PairingError
+from ollama_spec.artefacts import ArtefactStore
+from ollama_spec.errors import ModelfileError, PairingError
 from ollama_spec.gguf import GgufHeader
 from ollama_spec.modelfile import pairing
 from ollama_spec.modelfile.parser import Modelfile, parse
-from ollama_spec.modelfile.syntax import Instruction
-from ollama_spec.profiles import Profile, SpecSettings, WeightFile
+from ollama_spec.modelfile.sources import named_model, resolve, single, weight
+from ollama_spec.profiles import Profile, SpecSettings
 from ollama_spec.store import Message, ModelRecord, ModelStore
 
 
@@ -45,6 +45,9 @@ def plan_model(
     pairing.check_target(target)
     if drafter:
         pairing.check_pair(target, drafter)
+        runner = ArtefactStore().current()
+        if runner:
+            pairing.check_tag(target, drafter, runner.manifest.tag)
     return _record(shown, parsed, target, drafter, projector, inherited, profile)
 
 
@@ -60,48 +63,31 @@ def _valid_name(text: str) -> str:
 def _sources(
     parsed: Modelfile, base: Path, file: str
 ) -> tuple[GgufHeader, GgufHeader | None, ModelRecord | None]:
-    """The target and a projector among the FROM lines; the record when FROM names our model."""
+    """The target and a projector among the FROM lines; the record when FROM names a model."""
     target: GgufHeader | None = None
     projector: GgufHeader | None = None
     inherited: ModelRecord | None = None
     for item in parsed.froms:
         path = resolve(item, base)
         if path is None:
-            inherited = _ours(item, file)
-            target = gguf.read_header(inherited.target.path)
-            continue
-        header = gguf.read_header(_single(path, item, file))
-        if header.arch == "clip" or header.kv.get("general.type") in ("mmproj", "projector"):
+            named = named_model(item, file)
+            header = gguf.read_header(named.target.path)
+        else:
+            named, header = None, gguf.read_header(single(path, item, file))
+        if pairing.is_projector(header):
             projector = header
         elif target is None:
-            target = header
+            target, inherited = header, named
         else:
             raise ModelfileError(
                 f"{file}:{item.line}: a second model in FROM: {item.value!r}",
-                hint="one model and at most one projector; join shards with llama-gguf-split",
+                hint="one model and at most one projector; of a split model name the first shard",
             )
     if target is None:
         assert projector is not None  # there is at least one FROM
         pairing.check_target(projector)
         raise AssertionError("check_target refuses projectors")
     return target, projector, inherited
-
-
-def _ours(item: Instruction, file: str) -> ModelRecord:
-    found = ModelStore().find(item.value)
-    if found:
-        return found
-    # A path that does not exist must not be reported as an odd model name (CASES 31).
-    looks_like_path = item.value.endswith(".gguf") or item.value.startswith((".", "/", "~"))
-    if looks_like_path:
-        raise PairingError(
-            f"{file}:{item.line}: no such file: {item.value}",
-            hint="paths are relative to the Modelfile's folder",
-        )
-    raise NotFoundError(
-        f"{file}:{item.line}: model {item.value!r} not found",
-        hint="FROM takes a GGUF file or one of the models `ollama-spec list` shows",
-    )
 
 
 def _drafter(parsed: Modelfile, base: Path, file: str) -> GgufHeader | None:
@@ -118,28 +104,7 @@ def _drafter(parsed: Modelfile, base: Path, file: str) -> GgufHeader | None:
             f"{file}:{item.line}: no such file: {item.value}",
             hint="DRAFT takes a GGUF file, not a model's name",
         )
-    return gguf.read_header(_single(path, item, file))
-
-
-def resolve(item: Instruction, base: Path) -> Path | None:
-    """The existing path an instruction names: absolute, `~`, or relative to `base`; else None."""
-    try:
-        path = base / Path(item.value).expanduser()
-        return path.resolve() if path.exists() else None
-    except (OSError, RuntimeError, ValueError):
-        return None
-
-
-def _single(path: Path, item: Instruction, file: str) -> Path:
-    if not path.is_dir():
-        return path
-    inside = sorted(path.glob("*.gguf"))
-    if len(inside) != 1:
-        raise ModelfileError(
-            f"{file}:{item.line}: folder {item.value!r} holds {len(inside)} GGUF files, not one",
-            hint="name the file itself",
-        )
-    return inside[0].resolve()
+    return gguf.read_header(single(path, item, file))
 
 
 def _record(
@@ -152,10 +117,10 @@ def _record(
     profile: Profile | None,
 ) -> ModelRecord:
     """What the Modelfile says, over what the model it starts from says."""
-    base = inherited or ModelRecord(name=name, target=weight(target.path))
+    base = inherited or ModelRecord(name=name, target=weight(target))
     changes: dict[str, Any] = {
-        "drafter": weight(drafter.path) if drafter else None,
-        "projector": weight(projector.path) if projector else None,
+        "drafter": weight(drafter) if drafter else None,
+        "projector": weight(projector) if projector else None,
         "template": parsed.template,
         "system": parsed.system,
         "renderer": parsed.renderer,
@@ -178,10 +143,3 @@ def _profile(profile: Profile, parsed: Modelfile) -> Profile:
         return profile
     spec = SpecSettings.model_validate({**profile.spec.model_dump(), "n_max": max(0, n_max)})
     return profile.model_copy(update={"spec": spec})
-
-
-def weight(path: Path) -> WeightFile:
-    """Size and checksum of a file that stays where it is."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return WeightFile(path=path, size=path.stat().st_size, sha256=digest)

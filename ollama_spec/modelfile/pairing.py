@@ -15,7 +15,7 @@ from ollama_spec.modelfile.vocabulary import check_vocabulary, mismatch
 
 __all__ = [
     "check_pair", "check_tag", "check_target", "check_vocabulary", "choose_spec_type",
-    "is_drafter", "kind_of", "minimum_tag",
+    "is_drafter", "is_projector", "kind_of", "minimum_tag",
 ]  # fmt: skip
 
 GEMMA4_ASSISTANT = "gemma4-assistant"
@@ -98,7 +98,7 @@ def check_target(target: GgufHeader) -> None:
             f"{target.path} is a drafter ({target.arch}), not a model that can answer",
             hint="this is a drafter, use it in DRAFT, and put its target in FROM",
         )
-    if _is_projector(target):
+    if is_projector(target):
         raise PairingError(
             f"{target.path} is a projector, not a language model",
             hint="put the language model in the first FROM; the projector may follow",
@@ -116,9 +116,9 @@ def check_pair(target: GgufHeader, drafter: GgufHeader) -> None:
         )
     if drafter.arch in FOREIGN:
         raise _foreign(drafter)
-    if _is_projector(drafter) or drafter.kv.get("general.type") in ("imatrix", "adapter"):
+    if is_projector(drafter) or drafter.kv.get("general.type") in ("imatrix", "adapter"):
         raise PairingError(
-            f"{drafter.path} is a {_role(drafter)}, not a drafter",
+            f"{drafter.path} is {_role(drafter)}, not a drafter",
             hint="a projector goes in a second FROM; DRAFT takes a small model or a head",
         )
     if drafter.pooling_type is not None:
@@ -162,12 +162,12 @@ def _number(tag: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _is_projector(header: GgufHeader) -> bool:
+def is_projector(header: GgufHeader) -> bool:
     return header.arch == "clip" or header.kv.get("general.type") in ("mmproj", "projector")
 
 
 def _role(header: GgufHeader) -> str:
-    return "projector" if _is_projector(header) else f"{header.kv['general.type']} file"
+    return "a projector" if is_projector(header) else f"an {header.kv['general.type']} file"
 
 
 def _foreign(header: GgufHeader) -> PairingError:

@@ -112,6 +112,24 @@ def _speculation(binary: Binary, wanted: Wanted) -> list[str]:
     return argv + _acceptance(binary, spec)
 
 
+def profile_flags(binary: Binary, record: ModelRecord, kind: str | None) -> list[str]:
+    """What the profile adds to a command line of Ollama's own making, where the last flag wins.
+
+    `kind`: the `--spec-type` where Ollama would not draft by itself, with the record's drafter.
+    """
+    spec = record.profile.spec
+    flags: list[str] = []
+    if kind:
+        flags += _need(binary, "--spec-type", kind)
+        if record.drafter:
+            flags += _need(binary, "--spec-draft-model", str(record.drafter.path))
+    flags += _need(binary, "--spec-draft-n-max", str(spec.n_max))
+    if spec.p_min:
+        flags += _need(binary, "--spec-draft-p-min", f"{spec.p_min:g}")
+    flags += _acceptance(binary, spec) + _prefill(binary, record.profile.prefill)
+    return flags + list(record.profile.runner.args)
+
+
 def _acceptance(binary: Binary, spec: SpecSettings) -> list[str]:
     argv: list[str] = []
     if spec.preset:

@@ -32,6 +32,12 @@ def header_of(record: ModelRecord) -> GgufHeader:
         raise ApiError(500, error.message) from error
 
 
+def spec_kind(record: ModelRecord) -> str | None:
+    """`--spec-type` for a record, from the headers; None when there is nothing to draft with."""
+    drafter = gguf.read_header(record.drafter.path) if record.drafter else None
+    return argv.spec_type(record, gguf.read_header(record.target.path), drafter)
+
+
 def plan(
     record: ModelRecord, options: Mapping[str, Any], shift: bool | None, config: Config
 ) -> argv.Wanted:
