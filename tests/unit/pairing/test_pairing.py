@@ -97,6 +97,115 @@ def test_a_separate_head_needs_its_own_family_and_width(tmp_path: Path) -> None:
         pairing.check_pair(_plain(tmp_path, "o"), head)
 
 
+def _head(tmp_path: Path, name: str, **changes: Any) -> Any:
+    """A head cut out of a model of 4 blocks, as llama.cpp's converter writes it (`--mtp`)."""
+    tensors = {
+        "token_embd.weight": np.zeros((40, WIDTH), np.float32),
+        "blk.4.nextn.eh_proj.weight": np.zeros((WIDTH, 2 * WIDTH), np.float32),
+    }
+    facts: dict[str, Any] = {"arch": "qwen35", "block_count": 5, "nextn_predict_layers": 1}
+    return _plain(tmp_path, name, **{**facts, "tensors": tensors, **changes})
+
+
+def test_a_head_is_told_by_its_tensors_for_it_keeps_the_block_count(tmp_path: Path) -> None:
+    head = _head(tmp_path, "h")
+    assert pairing.is_drafter(head)
+    with pytest.raises(PairingError, match="is a drafter"):
+        pairing.check_target(head)
+    target = _plain(tmp_path, "t", arch="qwen35", block_count=4)
+    pairing.check_pair(target, head)
+    assert pairing.choose_spec_type(target, head) == "draft-mtp"
+    whole = _head(
+        tmp_path,
+        "w",
+        tensors={
+            "blk.0.attn_norm.weight": np.zeros(WIDTH, np.float32),
+            "blk.4.nextn.eh_proj.weight": np.zeros((WIDTH, 2 * WIDTH), np.float32),
+        },
+    )
+    assert not pairing.is_drafter(whole)
+    assert pairing.choose_spec_type(whole, None) == "draft-mtp"
+
+
+def test_a_head_trimmed_to_a_smaller_vocabulary_is_refused(tmp_path: Path) -> None:
+    trimmed = _head(
+        tmp_path,
+        "h",
+        tensors={
+            "output.weight": np.zeros((32, WIDTH), np.float32),
+            "blk.4.nextn.eh_proj.weight": np.zeros((WIDTH, 2 * WIDTH), np.float32),
+        },
+    )
+    target = _plain(tmp_path, "t", arch="qwen35", block_count=4)
+    with pytest.raises(PairingError, match="output has 32 rows, the target's vocabulary 40"):
+        pairing.check_pair(target, trimmed)
+
+
+def test_an_embedded_head_the_runner_cannot_run_is_left_alone(tmp_path: Path) -> None:
+    glm = _plain(tmp_path, "g", arch="glm4moe", block_count=5, nextn_predict_layers=1)
+    assert pairing.choose_spec_type(glm, None) is None
+    assert pairing.choose_spec_type(glm, None, "b11434") == "draft-mtp"
+    unknown = _plain(tmp_path, "u", arch="future", block_count=5, nextn_predict_layers=1)
+    assert pairing.choose_spec_type(unknown, None) is None
+
+
+@pytest.mark.parametrize(
+    ("arch", "tensor", "kind"),
+    [
+        ("eagle3", "d2t", "draft-eagle3"),
+        ("dflash", "fc.weight", "draft-dflash"),
+        ("dflash", "markov_w1.weight", "draft-dspark"),
+    ],
+)
+def test_readers_of_hidden_states(tmp_path: Path, arch: str, tensor: str, kind: str) -> None:
+    target = _plain(tmp_path, "t", block_count=9)
+    facts: dict[str, Any] = {
+        "arch": arch,
+        "target_layers": [1, 4, 7],
+        "tokens": VOCABULARY[:30],  # a smaller vocabulary is mapped onto the target's
+        "tensors": {tensor: np.zeros(4, np.float32)},
+    }
+    drafter = _plain(tmp_path, "d", **facts)
+    pairing.check_pair(target, drafter)
+    assert pairing.choose_spec_type(target, drafter) == kind
+    for number, (changes, words) in enumerate(
+        [
+            ({"embedding_length": 16}, "hidden states of width 16, the target's have 8"),
+            ({"target_layers": [1, 4, 70]}, "reads layer 70, the target has 9"),
+            ({"target_layers": None}, f"{arch}.target_layers is missing"),
+            ({"tokens": ["x", *VOCABULARY[1:]]}, "token 0 is 'x'"),
+        ]
+    ):
+        with pytest.raises(PairingError, match=words):
+            pairing.check_pair(target, _plain(tmp_path, f"d{number}", **{**facts, **changes}))
+
+
+def test_what_can_never_draft_is_called_what_it_is(tmp_path: Path) -> None:
+    target = _plain(tmp_path, "t")
+    for name, changes, words in (
+        ("p", {"arch": "clip"}, "is a projector, not a drafter"),
+        ("i", {"keys": {"general.type": "imatrix"}}, "is an imatrix file, not a drafter"),
+        ("e", {"pooling_type": 1}, "is an embedding model"),
+        ("f", {"arch": "dflash-draft"}, "a fork's dialect of DFlash"),
+        ("n", {"tokens": []}, "it has no vocabulary"),
+    ):
+        with pytest.raises(PairingError, match=words):
+            pairing.check_pair(target, _plain(tmp_path, name, **changes))
+
+
+def test_a_key_left_out_equals_its_default(tmp_path: Path) -> None:
+    """Seen: a drafter without add_bos_token beside a target that writes the default down."""
+    said = _plain(tmp_path, "t", keys={"tokenizer.ggml.model": "llama", _BOS: True, _BOS_ID: 1})
+    silent = _plain(tmp_path, "d", keys={"tokenizer.ggml.model": "llama", _BOS: None})
+    pairing.check_pair(said, silent)
+    other = _plain(tmp_path, "o", keys={"tokenizer.ggml.model": "llama", _BOS: None, _BOS_ID: 9})
+    with pytest.raises(PairingError, match="beginning token is 9, the target's 1"):
+        pairing.check_pair(said, other)
+
+
+_BOS, _BOS_ID = "tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id"
+
+
 def test_an_assistant_that_fits(tmp_path: Path) -> None:
     target = read_header(gguf_make.gemma4_target(tmp_path / "t.gguf"))
     drafter = read_header(gguf_make.gemma4_assistant(tmp_path / "a.gguf"))
@@ -157,6 +266,15 @@ _F32 = np.float32
             {"tensors": _tensors(**{"masked_embd_centroids.weight": np.zeros((2, 3), _F32)})},
             "centroids have width 3, the drafter 4",
         ),
+        (
+            {"tensors": _tensors(**{"masked_embd_centroids.weight": np.zeros((3, 4), _F32)})},
+            "40 tokens cannot be shared out among 3 centroids",
+        ),
+        (
+            {"tensors": _tensors(**{"token_embd.weight": np.zeros((39, 4), _F32)})},
+            r"token_embd.weight has shape \[4, 39\], must be \[4, 40\]",
+        ),
+        ({"embedding_length": 8}, "its own width equals the backbone's"),
         ({"tokens": [*VOCABULARY[:-1], "other"]}, "token 39 is 'other'"),
     ],
 )
