@@ -161,7 +161,7 @@ def _prefill(binary: Binary, prefill: PrefillSettings) -> list[str]:
         ("chunk", str(prefill.chunk)),
         ("lookahead", str(prefill.lookahead)),
         ("pool", str(prefill.pool)),
-        ("tail", str(prefill.tail)),
+        ("tail", str(max(prefill.tail, 1))),
     ):
         argv += _first_listed(binary, (f"--specprefill-{name}", value))
     return argv

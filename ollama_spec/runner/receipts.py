@@ -24,7 +24,7 @@ def receipt(timings: Mapping[str, Any], mode: Mode, build: str) -> dict[str, Any
     prefill = _prefill(timings)
     return {
         "mode": mode,
-        "lossless": relaxed == 0 and prefill["status"] != "sparse",
+        "lossless": relaxed == 0 and prefill["kept"] == prefill["total"],
         "drafted": drafted,
         "accepted": accepted,
         "relaxed": relaxed,
@@ -41,8 +41,7 @@ def _prefill(timings: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(sparse, Mapping):
         return {"status": "dense", "kept": total, "total": total}
     total = int(sparse.get("n_prompt") or total)
-    return {
-        "status": str(sparse.get("status", "dense")),
-        "kept": int(sparse.get("n_kept") or total),
-        "total": total,
-    }
+    status = str(sparse.get("status", "dense"))
+    # Only these two left something out; the others say why nothing was.
+    dropped = status in ("active", "reused")
+    return {"status": status, "kept": int(sparse["n_kept"]) if dropped else total, "total": total}

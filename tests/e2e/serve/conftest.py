@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import httpx
@@ -28,9 +29,14 @@ class Served:
     url: str
     log: Path
 
-    @property
+    @cached_property
     def client(self) -> ollama.Client:
         return ollama.Client(host=self.url)
+
+    def end(self) -> None:
+        self.client.close()
+        self.process.terminate()
+        self.process.wait(timeout=30)
 
     def children(self) -> list[psutil.Process]:
         found = psutil.Process(self.process.pid).children(recursive=True)
@@ -101,5 +107,4 @@ def served(serve_root: Path, patched_runner: Path) -> Iterator[Served]:
     try:
         yield running
     finally:
-        running.process.terminate()
-        running.process.wait(timeout=30)
+        running.end()

@@ -131,13 +131,13 @@ def test_lists_and_show(served: Served) -> None:
 
 
 def test_an_openai_client(served: Served) -> None:
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none")
-    reply = client.chat.completions.create(
-        model=MODEL,
-        messages=[{"role": "user", "content": PROMPTS[0]}],
-        max_tokens=8,
-        temperature=0,
-    )
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none") as client:
+        reply = client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": PROMPTS[0]}],
+            max_tokens=8,
+            temperature=0,
+        )
     assert reply.choices[0].message.content
     assert reply.usage and reply.usage.completion_tokens == 8
     assert reply.choices[0].finish_reason == "length"
