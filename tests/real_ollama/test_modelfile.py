@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fixtures import wired
 from hypothesis import HealthCheck, given, settings
@@ -156,6 +157,34 @@ def test_what_the_real_ollama_refuses_we_refuse(
     assert _create(real_ollama, "refused", text, tmp_path) != ""
     with pytest.raises(ModelfileError):
         parser.parse(text)
+
+
+def test_case_11_a_model_of_ollama_through_our_writer_keeps_its_capabilities(
+    real_ollama: RealOllama,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "FROM smol\nRENDERER qwen3-coder\nPARSER deepseek3\nPARAMETER stop <end>\nSYSTEM Be kind.\n"
+    assert _create(real_ollama, "capable", text, tmp_path) == ""
+    monkeypatch.setenv("OLLAMA_MODELS", str(real_ollama.models))
+    (tmp_path / "Ours").write_text("FROM capable\nPARAMETER top_k 7\n")
+    assert run(["create", "ours", "-f", str(tmp_path / "Ours")]) == 0
+    capsys.readouterr()
+    assert run(["modelfile", "ours"]) == 0
+    assert _create(real_ollama, "copy", capsys.readouterr().out, tmp_path) == ""
+    before, after = _show(real_ollama, "capable"), _show(real_ollama, "copy")
+    assert "thinking" in before["capabilities"] and "tools" in before["capabilities"]
+    assert after["capabilities"] == before["capabilities"]
+    assert after["system"] == before["system"] == "Be kind."
+    assert "RENDERER qwen3-coder" in after["modelfile"]
+    assert "PARSER deepseek3" in after["modelfile"]
+
+
+def _show(server: RealOllama, name: str) -> dict[str, Any]:
+    reply = httpx.post(f"{server.url}/api/show", json={"model": name}, trust_env=False)
+    found: dict[str, Any] = reply.json()
+    return found
 
 
 def test_a_gemma4_pair_of_ours_drafts_in_plain_ollama(
