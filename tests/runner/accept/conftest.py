@@ -102,9 +102,7 @@ def drafting_mtp(drafter: Path, n_max: int = 4) -> Sequence[str]:
 
 
 @pytest.fixture(scope="session")
-def server(
-    patched_runner: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(patched_runner: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The wired Gemma 4 pair: a real MTP drafter, a hundred times faster than SmolLM2."""
     trace = tmp_path_factory.mktemp("trace") / "trace.ndjson"
     made = pair()

@@ -7,13 +7,14 @@ test that passes because nothing was drafted cannot hide.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.wired import pair
 
-from .conftest import ANYTHING, PROMPTS, Server, serve
+from .conftest import ANYTHING, PROMPTS, Server, drafting, serve
 
 pytestmark = pytest.mark.real_runner
 
@@ -110,58 +111,69 @@ def test_lazy_grammar_after_its_trigger(server: Server) -> None:
         assert re.fullmatch(r"(?s)[ x]*", content.partition("the")[2] if "the" in content else "")
 
 
-def test_reasoning_budget(server: Server) -> None:
+@pytest.fixture(scope="module")
+def smol(
+    patched_runner: Path,
+    smollm2: Path,
+    smollm2_drafter: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Server]:
+    """A model that can continue a pattern, which the wired pair cannot."""
+    trace = tmp_path_factory.mktemp("smol") / "trace.ndjson"
+    with serve(patched_runner, smollm2, *drafting(smollm2_drafter), trace=trace) as server:
+        yield server
+
+
+def test_reasoning_budget(smol: Server) -> None:
     """The forced end of thinking comes out whole; a relaxed token inside would break it."""
     body: dict[str, Any] = {
-        "reasoning_budget_tokens": 3,
+        "reasoning_budget_tokens": 2,
         "reasoning_budget_start_tag": " the",
         "reasoning_budget_end_tag": "</thinking is over now>",
-        "ignore_eos": True,
+        "reasoning_budget_message": "",
     }
-    forced = 0
-    for prompt in PROMPTS[:6]:
-        content = server.complete(prompt, n_predict=48, **body, **ANYTHING)["content"]
-        if "</thinking" in content:
-            forced += 1
-            assert "</thinking is over now>" in content
-    assert forced > 0
+    contents = [
+        smol.complete(prompt, **body, **ANYTHING)["content"]
+        for prompt in ("Once upon a time, in", "He walked to the house and opened")
+    ]
+    assert all("</thinking is over now>" in text for text in contents if " the" in text), contents
+    assert any("</thinking is over now>" in text for text in contents), contents
 
 
-def test_digits(server: Server) -> None:
+def test_digits(smol: Server) -> None:
     prompt = "1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233,"
-    keys: dict[str, Any] = ANYTHING | {"temperature": 1.0, "ignore_eos": True, "n_predict": 64}
-    loose = [server.complete(prompt, **keys | {"seed": s})["timings"] for s in range(3)]
+    keys: dict[str, Any] = ANYTHING | {"temperature": 1.0, "ignore_eos": True, "n_predict": 24}
+    loose = [smol.complete(prompt, **keys | {"seed": s})["timings"] for s in range(2)]
     assert sum(t["draft_n_relaxed"] for t in loose) > 0
-    since = server.mark()
+    since = smol.mark()
     keys["speculative.relaxed_digits"] = True
-    for seed in range(3):
-        server.complete(prompt, **keys | {"seed": seed})
-    assert "digit" in server.verdicts(since)
-    for a_round in server.rounds(since):
+    for seed in range(2):
+        smol.complete(prompt, **keys | {"seed": seed})
+    assert "digit" in smol.verdicts(since)
+    for a_round in smol.rounds(since):
         for p in a_round["positions"]:
             if p["verdict"] == "relaxed":
-                pieces = [_piece(server, p["token"]), _piece(server, p["sampled"])]
+                pieces = [_piece(smol, p["token"]), _piece(smol, p["sampled"])]
                 assert not re.search(r"\d", "".join(pieces)), pieces
 
 
-def _piece(server: Server, token: int) -> str:
-    answer = server.client.post("/detokenize", json={"tokens": [token]})
+def _piece(smol: Server, token: int) -> str:
+    answer = smol.client.post("/detokenize", json={"tokens": [token]})
     text: str = answer.json()["content"]
     return text
 
 
-def test_repetition(server: Server) -> None:
+def test_repetition(smol: Server) -> None:
     """A drafter stuck in a loop may not drag the target into it."""
-    loop = "one two three four five six seven eight " * 3
-    tokens = server.client.post("/tokenize", json={"content": loop}).json()["tokens"]
-    eight = tokens[:8]
-    since = server.mark()
-    for cut in range(1, 8):
-        prompt = eight * 3 + eight[: 8 - cut]
-        keys: dict[str, Any] = {"temperature": 1.6, "top_k": 0, "top_p": 1, "min_p": 0}
-        for seed in range(3):
-            server.post({"prompt": prompt[:-1], "seed": seed, "n_predict": 8} | keys | ANYTHING)
-    assert "repetition" in server.verdicts(since)
+    text = " one two three four five six seven eight"
+    eight = smol.client.post("/tokenize", json={"content": text}).json()["tokens"]
+    assert len(eight) == 8
+    since = smol.mark()
+    # The first token must stay in the loop by chance; the draft then does, and the target does not.
+    keys: dict[str, Any] = {"top_k": 0, "top_p": 1, "min_p": 0, "n_predict": 6} | ANYTHING
+    for seed in range(12):
+        smol.post({"prompt": eight * 3, "temperature": 1.5 + seed / 6, "seed": seed} | keys)
+    assert "repetition" in smol.verdicts(since)
 
 
 def test_drafts_copied_from_the_prompt(patched_runner: Path, tmp_path: Path) -> None:
