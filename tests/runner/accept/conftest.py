@@ -91,10 +91,8 @@ def serve(runner: Path, model: Path, *args: str, trace: Path | None = None) -> I
 
 
 def drafting(drafter: Path, n_max: int = 4) -> Sequence[str]:
-    return ("--spec-type", "draft-simple", "--spec-draft-model", str(drafter)) + (
-        "--spec-draft-n-max",
-        str(n_max),
-    )
+    depth = ("--spec-draft-n-max", str(n_max))
+    return ("--spec-type", "draft-simple", "--spec-draft-model", str(drafter), *depth)
 
 
 def drafting_mtp(drafter: Path, n_max: int = 4) -> Sequence[str]:

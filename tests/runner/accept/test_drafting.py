@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_skip_streak_pauses_and_resumes(server: Server) -> None:
     assert paused["draft_n"] < always["draft_n"]
     paths = [r["path"] for r in server.rounds(since)]
     assert paths.count("skip-streak") == paused["draft_n_skipped"]
-    assert all(b == "draft" for a, b in zip(paths, paths[1:], strict=False) if a == "skip-streak")
+    assert all(b == "draft" for a, b in itertools.pairwise(paths) if a == "skip-streak")
 
 
 @pytest.mark.parametrize("mode", ["ema", "cost"])

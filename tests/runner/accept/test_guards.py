@@ -1,4 +1,4 @@
-"""Each guard of the relaxed rule, under the loosest rule there is. Without the guard its test fails.
+"""Each guard of the relaxed rule, under the loosest rule there is: without it its test fails.
 
 Every test first shows that the same request relaxes when the guard has no reason to object, so a
 test that passes because nothing was drafted cannot hide.
