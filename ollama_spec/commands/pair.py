@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
-from ollama_spec import output, suggest
+from ollama_spec import add_drafter, config, names, output, pulling, suggest
 from ollama_spec.artefacts import ArtefactStore
 from ollama_spec.catalog import Recipe
-from ollama_spec.errors import PairingError
+from ollama_spec.errors import ConfigError, PairingError
+from ollama_spec.hub.client import Hub
 from ollama_spec.modelfile import checks
+from ollama_spec.ollama_api import OllamaApi
 
 
 @click.group("pair")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,17 @@ def first_words(ollama: RealOllama, *arguments: str) -> str:
     return words
 
 
+def acceptance(ollama: RealOllama) -> list[str]:
+    """Lines of the log that tell accepted drafts; they come a moment after the reply."""
+    found: list[str] = []
+    deadline = time.monotonic() + 30
+    while not found and time.monotonic() < deadline:
+        time.sleep(0.2)
+        lines = (ollama.home / "ollama.log").read_text(errors="replace").splitlines()
+        found = [line for line in lines if "draft acceptance =" in line]
+    return found
+
+
 def big_files(folder: Path) -> list[int]:
     """Sizes of all weights below a folder, largest first."""
     found = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
@@ -95,7 +107,7 @@ def test_pull_of_a_gemma4_pair_drafts_in_plain_ollama(hub: FakeHub, ollama: Real
     assert reply.json()["response"].strip()
     log = (ollama.home / "ollama.log").read_text(errors="replace")
     assert "--spec-type draft-mtp --spec-draft-n-max 2" in log
-    accepted = [line for line in log.splitlines() if "draft acceptance =" in line]
+    accepted = acceptance(ollama)
     assert accepted and "(    0 accepted" not in accepted[-1]
 
 
