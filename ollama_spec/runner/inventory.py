@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
+
+from gguf import GGUFValueType
 
 from ollama_spec import names
 from ollama_spec.gguf import GgufHeader
@@ -129,10 +132,9 @@ def _model_info(header: GgufHeader, verbose: bool) -> dict[str, Any]:
 
 
 def _array(header: GgufHeader, key: str) -> list[Any]:
-    try:
+    if header.arrays[key].kind == GGUFValueType.STRING:
         return [item.decode("utf-8", "replace") for item in header.strings(key)]
-    except (TypeError, ValueError, UnicodeDecodeError):
-        return list(header.numbers(key))
+    return list(header.numbers(key))
 
 
 def _parameters(record: ModelRecord) -> str:
@@ -145,7 +147,7 @@ def _parameters(record: ModelRecord) -> str:
 
 def _go_value(value: Any) -> str:
     if isinstance(value, str):
-        return wire.dumps(value).decode()
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -180,4 +182,7 @@ def modelfile(record: ModelRecord) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"""{text}"""' if "\n" in text or '"' in text else text
+    """A Modelfile value on one line or, in quotes, over several."""
+    if "\n" not in text and text == text.strip(" "):
+        return text
+    return f'"""{text}"""' if '"' in text else f'"{text}"'

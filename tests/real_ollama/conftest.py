@@ -14,6 +14,14 @@ from ollama_spec.profiles import WeightFile
 from ollama_spec.store import ModelRecord, ModelStore
 
 
+# What Ollama adds to a GGUF whose chat template it takes for ChatML.
+STOP = ["<|im_start|>", "<|im_end|>"]
+TEMPLATE = (
+    "{{- range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}"
+    "<|im_start|>assistant\n"
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
@@ -43,7 +51,8 @@ def real_ollama(
     """
     home = tmp_path_factory.mktemp("ollama")
     with servers.ollama(real_ollama_tree, home, OLLAMA_GO_TEMPLATE="0") as server:
-        servers.create(server, "smol", smollm2)
+        # One thread: two spin-wait for each other when the machine has other work.
+        servers.create(server, "smol", smollm2, parameters={"num_thread": 1, "stop": STOP})
         yield server
 
 
@@ -62,7 +71,8 @@ def put_model(home: Path, name: str, target: Path, drafter: Path | None = None) 
         name=name,
         target=weight(target),
         drafter=weight(drafter) if drafter else None,
-        parameters={"stop": ["<|im_start|>", "<|im_end|>"]},
+        template=TEMPLATE,
+        parameters={"num_thread": 1, "stop": STOP},
     )
     ModelStore(home / "data" / "ollama-spec" / "models").put(record)
 

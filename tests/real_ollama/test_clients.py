@@ -8,6 +8,11 @@ import openai
 import pytest
 from real_ollama.servers import Server
 
+# The libraries leave their connections to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 _HI = [{"role": "user", "content": "Say hi"}]
 _GREEDY = {"temperature": 0, "num_predict": 8}
 
@@ -61,7 +66,7 @@ def test_openai_python(sidecar: Server, answer: str) -> None:
 
 def test_anthropic_python(sidecar: Server, answer: str) -> None:
     client = anthropic.Anthropic(base_url=sidecar.url, api_key="any", max_retries=0)
-    asked = {"model": "smol", "max_tokens": 8, "messages": _HI, "temperature": 0}
+    asked = {"model": "smol", "max_tokens": 8, "messages": _HI, "extra_body": {"temperature": 0}}
     reply = client.messages.create(**asked)
     assert [block.text for block in reply.content] == [answer]
     assert reply.stop_reason == "max_tokens"

@@ -165,7 +165,9 @@ def test_case_11_a_model_of_ollama_through_our_writer_keeps_its_capabilities(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = "FROM smol\nRENDERER qwen3-coder\nPARSER deepseek3\nPARAMETER stop <end>\nSYSTEM Be kind.\n"
+    text = (
+        "FROM smol\nRENDERER qwen3-coder\nPARSER deepseek3\nPARAMETER stop <end>\nSYSTEM Be kind.\n"
+    )
     assert _create(real_ollama, "capable", text, tmp_path) == ""
     monkeypatch.setenv("OLLAMA_MODELS", str(real_ollama.models))
     (tmp_path / "Ours").write_text("FROM capable\nPARAMETER top_k 7\n")
