@@ -1,0 +1,122 @@
+"""Tables, files and the page made from a result; comparing two of them."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ollama_spec.errors import OllamaSpecError
+from ollama_spec.measure import compare, matrix, report, sample
+from ollama_spec.measure.client import Answer
+from ollama_spec.measure.sample import Row
+
+
+def rows(name: str, seconds: float, accepted: int = 0) -> list[Row]:
+    timings = {"prompt_n": 10, "prompt_ms": 20.0}
+    if accepted:
+        timings |= {"draft_n": 20, "draft_n_accepted": accepted, "draft_n_rounds": 10,
+                    "draft_accepted_per_pos": [accepted - 2, 2]}  # fmt: skip
+    return [
+        sample.row(
+            Answer("text", 21, 0.1, 0.1 + seconds * (1 + prompt / 10), timings),
+            config=name, set="chat & <code>", prompt=prompt, repeat=repeat,
+        )
+        for prompt in range(4) for repeat in range(2)
+    ]  # fmt: skip
+
+
+def result(strict_seconds: float = 1.0) -> dict[str, Any]:
+    found = rows("plain", 2.0) + rows("strict", strict_seconds, 12)
+    return {
+        "format": 1, "baseline": "plain", "settings": {"repeats": 2}, "rows": found,
+        "machine": {"date": "2026-01-01", "cores": 2, "load_1min": 0.1},
+        "summary": matrix.summarise(found, "plain"),
+    }  # fmt: skip
+
+
+def test_summary_pairs_with_the_baseline() -> None:
+    plain, strict = result()["summary"]
+    assert plain["verdict"] == "baseline"
+    assert strict["speed_ratio"]["value"] == 2
+    assert strict["verdict"] == "faster"
+    assert strict["acceptance"] == 12 / 20
+    assert strict["acceptance_length"] == 1 + 12 / 10
+    assert strict["accepted_per_position"] == [1.0, 0.2]
+    assert strict["prefill_tokens_per_second"] == 500
+
+
+def test_rounds_follow_from_a_stock_servers_counts() -> None:
+    answer = Answer("", 22, 0.1, 1, {"draft_n": 20, "draft_n_accepted": 11})
+    # 22 tokens: one from the prompt, 11 accepted, so 10 rounds brought one of their own each.
+    assert sample.acceptance_length([sample.row(answer)]) == 1 + 11 / 10
+
+
+def test_csv_has_a_line_per_answer() -> None:
+    lines = list(csv.DictReader(io.StringIO(report.as_csv(result()))))
+    assert len(lines) == 16
+    assert lines[0]["config"] == "plain" and "text" not in lines[0]
+
+
+def test_markdown_says_when_there_is_no_difference() -> None:
+    assert "no difference" in report.markdown(result(strict_seconds=2.0))
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what an accessibility lint asks for, and anything that would need a network."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append((tag, values))
+        if values.get("id"):
+            self.ids.append(str(values["id"]))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [values for name, values in self.tags if name == tag]
+
+
+def test_page_needs_no_network_and_is_accessible() -> None:
+    text = report.html(result())
+    page = Page(text)
+    assert "chat &amp; &lt;code&gt;" in text
+    assert "chat & <code>" not in text
+    for word in ("http://", "https://", "<script", "<link", "<img", "url("):
+        assert word not in text
+    (root,) = page.all("html")
+    assert root["lang"] == "en"
+    assert len(page.all("h1")) == len(page.all("main")) == len(page.all("title")) == 1
+    assert all(svg["role"] == "img" and svg["aria-label"] for svg in page.all("svg"))
+    assert all(cell["scope"] in ("row", "col") for cell in page.all("th"))
+    assert len(page.ids) == len(set(page.ids))
+    for _, values in page.tags:
+        assert values.get("aria-labelledby", page.ids[0]) in page.ids
+
+
+def test_compare_names_what_became_faster(tmp_path: Path) -> None:
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before.write_text(json.dumps(result(1.0)))
+    after.write_text(json.dumps(result(0.5)))
+    lines = compare.compare(compare.load(before), compare.load(after))
+    assert {line["config"]: line["verdict"] for line in lines} == {
+        "plain": "no difference",
+        "strict": "faster",
+    }
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 1, "rows": []}'])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(OllamaSpecError, match="not a result"):
+        compare.load(path)
