@@ -68,7 +68,8 @@ class GgufHeader:
     def count_of_arch(self, key: str) -> int:
         """A number of `<architecture>.<key>`; of a per-layer array its largest entry; else 0."""
         value = self.of_arch(key, 0)
-        return int(max(value, default=0) if isinstance(value, list) else value)
+        entries = value if isinstance(value, list) else [value]
+        return int(max((item for item in entries if isinstance(item, int | float)), default=0))
 
     @property
     def arch(self) -> str:
@@ -256,6 +257,10 @@ class _Cursor:
     def array(self) -> list[Any] | _Array:
         kind, count = self.unpack("<I"), self.unpack("<Q")
         start = self.at
+        if kind == _ARRAY:  # llama.cpp reads none either
+            raise PairingError(
+                f"{self.path} is damaged: an array of arrays in its header", hint=HINT
+            )
         if count > len(self.data):
             raise self.cut()
         if kind in _SCALARS and count > _KEPT_ARRAY:

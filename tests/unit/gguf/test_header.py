@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from fixtures import gguf_make
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ollama_spec.errors import PairingError
 from ollama_spec.gguf import read_header
@@ -75,3 +77,38 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         read_header(tmp_path / "none.gguf")
     with pytest.raises(PairingError, match="is a folder"):
         read_header(tmp_path)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_a_damaged_header_is_an_error_of_ours_or_still_readable(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    words = [f"w{number}" for number in range(600)]  # long enough to be skipped over
+    whole = bytearray(gguf_make.write(folder / "m.gguf", tokens=words).read_bytes())
+    header = whole.index(b"token_embd.weight") + 60
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(4, header))
+        spoilt = data.draw(st.binary(min_size=1, max_size=8))
+        whole[start : start + len(spoilt)] = spoilt
+    path = folder / "damaged.gguf"
+    path.write_bytes(whole)
+    try:
+        found = read_header(path)
+    except PairingError as error:
+        assert str(path) in error.message
+        return
+    assert isinstance(found.tokens(), list) and found.vocab_size >= 0
+    assert found.block_count >= 0 and found.split_count >= 0 and found.file_type
+
+
+def test_keys_of_the_wrong_type_and_nested_arrays_do_no_harm(tmp_path: Path) -> None:
+    odd = read_header(gguf_make.write(tmp_path / "m.gguf", block_count="many"))
+    assert odd.block_count == 0
+    nested = bytearray((tmp_path / "m.gguf").read_bytes())
+    at = nested.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens")
+    nested[at + 4] = 9  # the element type of the array, after its own type
+    (tmp_path / "n.gguf").write_bytes(nested)
+    with pytest.raises(PairingError, match="array of arrays"):
+        read_header(tmp_path / "n.gguf")
