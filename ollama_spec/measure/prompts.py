@@ -138,6 +138,7 @@ def _prompt_of(row: dict[str, object]) -> str:
     if isinstance(turns, list):
         first = turns[0]
         return str(first["content"] if isinstance(first, dict) else first)
-    text = next(str(row[key]) for key in _FIELDS if row.get(key))
+    known = [key for key in _FIELDS if row.get(key)]
+    text = str(row[known[0]])
     context = row.get("context")
     return f"{context}\n\n{text}" if context else text
