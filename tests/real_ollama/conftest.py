@@ -13,7 +13,6 @@ from real_ollama.servers import RealOllama, Server
 from ollama_spec.profiles import WeightFile
 from ollama_spec.store import ModelRecord, ModelStore
 
-
 # What Ollama adds to a GGUF whose chat template it takes for ChatML.
 STOP = ["<|im_start|>", "<|im_end|>"]
 TEMPLATE = (

@@ -99,6 +99,15 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None
     raise AssertionError(f"no answer from {url}: {log.read_text()[-2000:]}")
 
 
+def wait_until_ok(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """As above, and until the answer is a success: llama-server says 503 while it loads."""
+    wait_until_up(url, process, log)
+    deadline = time.monotonic() + 120
+    while not httpx.get(url, trust_env=False).is_success:
+        assert time.monotonic() < deadline, log.read_text()[-2000:]
+        time.sleep(0.1)
+
+
 @contextmanager
 def ollama(tree: Path, home: Path, **settings: str) -> Iterator[RealOllama]:
     """`ollama serve` of the tree. `settings`: more of Ollama's environment variables."""
