@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-_WIDTH, _LABEL, _VALUE = 640, 150, 120  # user units; the page scales the whole
+_WIDTH, _LABEL, _VALUE = 480, 100, 66  # user units; the page scales the whole
 _ROW, _TOP, _BOTTOM = 30, 8, 26
 
 
@@ -37,7 +37,9 @@ def bars(title: str, unit: str, rows: Sequence[Bar]) -> str:
         parts.append(
             f'<line class="grid" x1="{x:.0f}" y1="{_TOP}" x2="{x:.0f}" y2="{height - 22}"/>'
         )
-        parts.append(f'<text x="{x:.0f}" y="{height - 8}" class="tick">{top * share:.3g}</text>')
+        parts.append(
+            f'<text x="{x:.0f}" y="{height - 8}" class="tick">{_number(top * share)}</text>'
+        )
     return "".join([*parts, "</svg>"])
 
 
@@ -51,6 +53,9 @@ def _bar(row: Bar, y: int, scale: float) -> list[str]:
         f'height="{_ROW - 10}"/>',
         f'<path class="whisker" d="M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 5}v10'
         f'M{high:.1f} {middle - 5}v10"/>',
-        f'<text x="{_WIDTH - 4}" y="{middle + 5}" class="value">{row.value:.1f} '
-        f"[{row.low:.1f}, {row.high:.1f}]</text>",
+        f'<text x="{_WIDTH - 4}" y="{middle + 5}" class="value">{_number(row.value)}</text>',
     ]
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -57,6 +57,14 @@ def test_rounds_follow_from_a_stock_servers_counts() -> None:
     assert sample.acceptance_length([sample.row(answer)]) == 1 + 11 / 10
 
 
+def test_decoding_took_no_less_than_the_server_says() -> None:
+    # Seen on a machine with load 19: all of an answer arrived in one read.
+    late = Answer("", 32, ttft=0.030, total=0.0306, timings={"predicted_ms": 16.0})
+    assert sample.row(late)["decode_ms"] == pytest.approx(15.5)
+    slow_network = Answer("", 32, ttft=0.030, total=0.130, timings={"predicted_ms": 16.0})
+    assert sample.row(slow_network)["decode_ms"] == pytest.approx(100)
+
+
 def test_csv_has_a_line_per_answer() -> None:
     lines = list(csv.DictReader(io.StringIO(report.as_csv(result()))))
     assert len(lines) == 16
