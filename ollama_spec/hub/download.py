@@ -10,6 +10,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -279,6 +280,7 @@ def _fetch_by_library(hub: Hub, listing: Listing, file: HubFile) -> None:
         )
     partial = _partial(listing, file)
     got.replace(partial)
+    shutil.rmtree(scratch, ignore_errors=True)
     digest = _Digest(file)
     with partial.open("rb") as content:
         while block := content.read(_BLOCK):

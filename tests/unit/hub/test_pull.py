@@ -17,6 +17,7 @@ from fakes import hub_files
 from fakes.hub import FakeHub
 
 from ollama_spec import cli, lock
+from ollama_spec.hub import download
 from ollama_spec.store import ModelStore, weights_dir
 
 TARGET = "me/Big-GGUF"
@@ -270,4 +271,20 @@ def test_a_pair_with_different_vocabularies_leaves_nothing(
     assert cli.run(PULL) == 6
     assert "token 17" in capsys.readouterr().err
     assert ModelStore().find("pair") is None
+    assert leftovers() == []
+
+
+def test_a_file_too_large_for_plain_http_comes_through_the_library_and_is_hashed(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(download, "XET_ONLY_BYTES", 100_000)
+    serve_pair(hub)
+    assert cli.run(PULL) == 0
+    assert "an interruption starts it again" in capsys.readouterr().err
+    assert ModelStore().get("pair").target.path.read_bytes() == hub.files[TARGET]["Big-Q4_K_M.gguf"]
+    assert leftovers() == ["Big-Q4_K_M.gguf", "Small-Q8_0.gguf"]
+    ModelStore().remove("pair")
+    hub.faults.flip = {"Big-Q4_K_M.gguf": 900_000}
+    assert cli.run(PULL) == 5
+    assert "arrived damaged" in capsys.readouterr().err
     assert leftovers() == []
