@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from ollama_spec.runner.sse import Splitter
 from ollama_spec.runner.thinktags import ThinkSplitter
 from ollama_spec.store import ModelRecord
 
+# F asks for 10,000 mutations: set this for a long run.
+EXAMPLES = int(os.environ.get("OLLAMA_SPEC_TEST_EXAMPLES", "1000"))
 BINARY = Binary(Path("/x"), frozenset(["--spec-draft-relaxed-top-n"]), frozenset(), True, "b")
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -93,7 +96,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> ModelRecord:
         return add_model(folder, template_text=THINKING)
 
 
-@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(body=bodies, given_options=option_values, chat=st.booleans())
 def test_no_body_makes_us_fail(
     record: ModelRecord, body: dict[str, Any], given_options: dict[str, Any], chat: bool
@@ -115,7 +118,7 @@ def test_no_body_makes_us_fail(
         assert error.status == 400 or error.message.startswith(("option ", "invalid format"))
 
 
-@settings(max_examples=1500, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(
