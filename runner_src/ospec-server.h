@@ -112,7 +112,9 @@ llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler
     const int64_t base = (int64_t) slot.prompt.n_tokens() - (int64_t) draft.size() - 1;
     state.replay = detail::is_replay(slot, state, draft, base, 0);
     state.last_base = base;
-    state.n_drafted = (int) draft.size();
+    if (!state.replay) {
+        state.n_drafted = (int) draft.size();
+    }
     const bool by_lookup = drafted_by_lookup(spec, slot.id);
     if (!trace().on()) {
         state.last_result = verify(slot, state, smpl, ctx, rows, draft, base, by_lookup, nullptr);
@@ -140,11 +142,9 @@ llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler
 template <class Slot> void accepted(const Slot & slot, size_t n_accepted) {
     slot_state & state = state_of(slot);
     const settings & cfg = slot.task->params.ospec_cfg;
-    size_t n_drafted = state.n_drafted;
     state.n_tokens = (int) n_accepted + 1;
     if (state.replay && n_accepted > 0) {
         n_accepted--; // the last one was the target's own choice
-        n_drafted--;
     }
     figures & sums = state.sums;
     sums.n_rounds++;
@@ -154,10 +154,10 @@ template <class Slot> void accepted(const Slot & slot, size_t n_accepted) {
     for (size_t i = 0; i < n_accepted; ++i) {
         sums.accepted_at[i]++;
     }
-    count_round(n_drafted, n_accepted);
+    count_round(state.n_drafted, n_accepted);
     state.pause.round((int) n_accepted, cfg.skip_streak, cfg.skip_cooldown);
     if (cfg.adaptive != adaptive_mode::off) {
-        depth_of(slot.id).learn((int) n_drafted, (int) n_accepted);
+        depth_of(slot.id).learn(state.n_drafted, (int) n_accepted);
     }
     publish(slot);
 }

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fixtures.wired import pair
 
-from .conftest import ANYTHING, PROMPTS, Server, drafting, serve
+from .conftest import ANYTHING, PROMPTS, Server, drafting, drafting_mtp, serve
 
 pytestmark = pytest.mark.real_runner
 
@@ -43,13 +43,14 @@ def test_sampling_the_raw_logits_do_not_show(
     assert verdict in server.verdicts(since) | {"match"}
 
 
-def test_backend_sampled_rows(server: Server) -> None:
-    """Their raw logits are stale: such rows must be strict, and the answer still right."""
-    keys: dict[str, Any] = {"backend_sampling": True} | ANYTHING
-    plain = server.complete(PROMPTS[0], **{"speculative.n_max": 0})
-    answer = server.complete(PROMPTS[0], **keys)
-    if answer["timings"].get("draft_n_relaxed", 0) == 0:
-        assert answer["content"] == plain["content"]
+def test_backend_sampled_rows(patched_runner: Path, tmp_path: Path) -> None:
+    """Their raw logits are stale: such rows must be strict."""
+    made, trace = pair(), tmp_path / "trace.ndjson"
+    args = (*drafting_mtp(made.drafter), "--backend-sampling")
+    with serve(patched_runner, made.target, *args, trace=trace) as server:
+        answer = server.complete(PROMPTS[0], ignore_eos=True, **ANYTHING)
+        assert answer["timings"]["draft_n_relaxed"] == 0
+        assert "backend" in server.verdicts(0)
 
 
 def test_control_and_end_tokens(server: Server) -> None:
