@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+import numpy
 from gguf import GGUFValueType
 
 from ollama_spec import names
@@ -122,13 +123,21 @@ def show(record: ModelRecord, *, verbose: bool = False) -> dict[str, Any]:
 def _model_info(header: GgufHeader, verbose: bool) -> dict[str, Any]:
     hidden = ("general.name", "tokenizer.chat_template")
     info: dict[str, Any] = {}
-    for key, value in header.kv.items():
+    for key, raw in header.kv.items():
         if key not in hidden:
+            value = _shortest(raw)
             info[key] = value if verbose or not isinstance(value, list) else None
     for key in header.arrays:
         info[key] = _array(header, key) if verbose else None
     info["general.parameter_count"] = header.parameter_count
     return info
+
+
+def _shortest(value: Any) -> Any:
+    """A float stored in 32 bits, with no more digits than those bits hold, as Go writes it."""
+    if isinstance(value, float) and float(numpy.float32(value)) == value:
+        return float(str(numpy.float32(value)))
+    return value
 
 
 def _array(header: GgufHeader, key: str) -> list[Any]:
