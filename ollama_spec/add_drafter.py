@@ -17,7 +17,8 @@ from ollama_spec.modelfile import pairing
 from ollama_spec.ollama_api import OllamaApi
 from ollama_spec.ollama_store import OllamaStore, StoredModel
 from ollama_spec.profiles import Profile, WeightFile
-from ollama_spec.pulling import Planner, Reference, default_profile, joined
+from ollama_spec.pull_steps import joined
+from ollama_spec.pulling import Planner, Reference, default_profile
 from ollama_spec.store import ModelRecord, ModelStore
 
 

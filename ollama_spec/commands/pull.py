@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ollama_spec import catalog, config, lock, output, pulling, registering
+from ollama_spec import catalog, config, lock, output, pull_steps, pulling, registering
 from ollama_spec.errors import ConfigError, OllamaSpecError
 from ollama_spec.hub import download
 from ollama_spec.hub.client import Hub
@@ -60,7 +60,7 @@ def command(
     if dry_run:
         _report(plan, "planned", registered=False, as_json=as_json)
         return
-    pulling.check_tag(plan)
+    pull_steps.check_tag(plan)
     guard = lock.path_of(plan.name).with_suffix(".pulling")
     with download.locked(guard, plan.name):
         status, registered = _pull(hub, plan, register=not no_register, keep=keep_download)
@@ -109,14 +109,14 @@ def _pull(hub: Hub, plan: Plan, *, register: bool, keep: bool) -> tuple[str, boo
         there = register and bool(upstream) and api.reachable()
         if _up_to_date(plan, api if there else None):
             return "up to date", there
-        pulling.check_space(plan, _ollama_models() if there else None)
-        files = pulling.fetch(hub, plan)
+        pull_steps.check_space(plan, _ollama_models() if there else None)
+        files = pull_steps.fetch(hub, plan)
         try:
-            pulling.check_pair(files)
+            pull_steps.check_pair(files)
         except OllamaSpecError:
             registering.drop_downloads(files)
             raise
-        record = pulling.record_of(plan, files)
+        record = pull_steps.record_of(plan, files)
         if there:
             registering.register(api, *registering.for_ollama(record, files))
             record = _after_registering(api, record)
@@ -164,7 +164,7 @@ def _ollama_models() -> Path | None:
 
 
 def _report(plan: Plan, status: str, *, registered: bool, as_json: bool) -> None:
-    files = pulling.listing_of(plan)
+    files = pull_steps.listing_of(plan)
     if as_json:
         value: dict[str, Any] = {
             "name": plan.name,
