@@ -14,12 +14,10 @@ SOURCES = Path(__file__).parents[3] / "runner_src"
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_selection(tmp_path: Path) -> None:
     program = tmp_path / "select_test"
+    flags = ["-std=c++17", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
+    files = [str(SOURCES / "tests" / "select_test.cpp"), str(SOURCES / "select.cpp")]
     build = subprocess.run(
-        ["g++", "-std=c++17", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
-        + [str(SOURCES / "tests" / "select_test.cpp"), str(SOURCES / "select.cpp")]
-        + ["-o", str(program)],
-        capture_output=True,
-        text=True,
+        ["g++", *flags, *files, "-o", str(program)], capture_output=True, text=True
     )
     assert build.returncode == 0, build.stderr
     run = subprocess.run([str(program)], capture_output=True, text=True)

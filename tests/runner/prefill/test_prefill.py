@@ -1,0 +1,181 @@
+"""Sparse prefill over HTTP, as a client sees it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from runner.prefill.conftest import SPARSE, Server, serving
+
+from ollama_spec.measure.fixtures.needles import NeedlePrompt, needle_prompt
+
+pytestmark = pytest.mark.real_runner
+
+PROMPT = needle_prompt(1, 0.5, 4500)
+SHORT = "<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n"
+
+
+def report(answer: dict[str, Any]) -> dict[str, Any]:
+    found = answer["timings"]["specprefill"]
+    assert isinstance(found, dict)
+    return found
+
+
+def fields(answer: dict[str, Any]) -> tuple[Any, ...]:
+    return answer["content"], answer["tokens_predicted"], answer["tokens_evaluated"]
+
+
+def test_a_long_prompt_is_prefilled_in_part(sparse: Server) -> None:
+    answer = sparse.ask(PROMPT.text, cache_prompt=False)
+    found, timings = report(answer), answer["timings"]
+    assert found["status"] == "active"
+    assert found["pos"] == "original"
+    assert found["n_prompt"] == answer["tokens_evaluated"] == timings["prompt_n"]
+    assert 0.3 * found["n_prompt"] <= found["n_kept"] <= 0.3 * found["n_prompt"] + 64
+    assert 0 < found["coverage"] <= 1
+    assert timings["prompt_ms"] == pytest.approx(found["score_ms"] + found["sparse_ms"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "status"),
+    [
+        ({"specprefill": False}, "skipped_request"),
+        ({"json_schema": {"type": "object"}}, "skipped_tool_guard"),
+        ({"grammar": 'root ::= "x"'}, "skipped_tool_guard"),
+        ({"specprefill": {"keep": 1.0}}, "kept_all"),
+    ],
+)
+def test_dense_with_a_status(sparse: Server, keys: dict[str, Any], status: str) -> None:
+    found = report(sparse.ask(PROMPT.text, cache_prompt=False, **keys))
+    assert found["status"] == status
+    assert found["n_kept"] == found["n_prompt"]
+    assert "pos" not in found
+
+
+def test_short_prompts_are_dense(sparse: Server) -> None:
+    assert report(sparse.ask(SHORT))["status"] == "skipped_min_tokens"
+
+
+def test_a_tools_answer_is_dense(sparse: Server) -> None:
+    messages = [
+        {"role": "user", "content": PROMPT.text},
+        {"role": "assistant", "content": "", "tool_calls": []},
+        {"role": "tool", "content": "42", "tool_call_id": "1"},
+    ]
+    body = {"messages": messages, "max_tokens": 4, "temperature": 0}
+    answer = sparse.http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    assert report(answer.json())["status"] == "skipped_tool_guard"
+
+
+@pytest.mark.parametrize("value", ["yes", 1, {"keep": 0}, {"keep": 2}, {"kept": 0.3}, []])
+def test_a_wrong_request_field_is_refused(sparse: Server, value: Any) -> None:
+    assert sparse.post(SHORT, specprefill=value).status_code == 400
+
+
+def test_no_later_request_reuses_the_holes(chat: Server) -> None:
+    """The same prompt, longer or shorter, after a sparse one: dense answers stay dense answers."""
+    longer = PROMPT.text + "The code"
+    right = [fields(chat.ask(text, cache_prompt=False)) for text in (PROMPT.text, longer)]
+    for _ in range(2):
+        sparse_answer = chat.ask(PROMPT.text, specprefill={"keep": 0.2})
+        assert report(sparse_answer)["status"] in ("active", "reused")
+        assert fields(chat.ask(longer)) == right[1]
+        assert fields(chat.ask(PROMPT.text)) == right[0]
+
+
+def test_a_second_turn_goes_on_with_the_first_ones_choice(chat: Server) -> None:
+    first = chat.ask(PROMPT.text, specprefill={"keep": 0.3}, n_predict=12)
+    assert report(first)["status"] == "active"
+    again = "<|im_end|>\n<|im_start|>user\nSay the secret access code once more.<|im_end|>\n"
+    text = PROMPT.text + first["content"] + again + "<|im_start|>assistant\n"
+    second = chat.ask(text, specprefill={"keep": 0.3})
+    assert report(second)["status"] == "reused"
+    assert second["timings"]["cache_n"] > 0.9 * report(first)["n_prompt"]
+    assert report(second)["n_kept"] < report(second)["n_prompt"]
+
+
+def test_slots_side_by_side_answer_as_alone(sparse: Server) -> None:
+    requests: list[tuple[str, dict[str, Any]]] = [
+        (PROMPT.text, {}),
+        (needle_prompt(2, 0.3, 4000).text, {"specprefill": False}),
+        (needle_prompt(3, 0.7, 4000).text, {}),
+        (SHORT, {}),
+    ]
+    alone = [fields(sparse.ask(text, cache_prompt=False, **keys)) for text, keys in requests]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(
+            pool.map(lambda item: sparse.ask(item[0], cache_prompt=False, **item[1]), requests)
+        )
+    assert [fields(answer) for answer in together] == alone
+    statuses = [report(answer)["status"] for answer in together]
+    assert statuses == ["active", "skipped_request", "active", "skipped_min_tokens"]
+
+
+def test_the_process_outlives_cancelled_scoring(sparse: Server) -> None:
+    for wait in (0.05, 0.3, 0.8):
+        hasty = httpx.Client(base_url=sparse.url, trust_env=False, timeout=wait)
+        with hasty, pytest.raises(httpx.TimeoutException):
+            hasty.post("/completion", json={"prompt": PROMPT.text, "n_predict": 200})
+    assert report(sparse.ask(PROMPT.text, cache_prompt=False))["status"] == "active"
+
+
+NEEDLES = [needle_prompt(seed, depth, 4500) for seed, depth in ((11, 0.1), (12, 0.5), (13, 0.9))]
+
+
+@pytest.mark.parametrize("needle", NEEDLES, ids=["early", "middle", "late"])
+def test_the_needle_is_found(sparse: Server, needle: NeedlePrompt) -> None:
+    keys = {"cache_prompt": False, "n_predict": 24}
+    dense = sparse.ask(needle.text, specprefill=False, **keys)["content"]
+    answer = sparse.ask(needle.text, specprefill={"keep": 0.2}, **keys)
+    assert report(answer)["status"] == "active"
+    assert needle.codes[0] in answer["content"] or needle.codes[0] not in dense
+
+
+def test_scoring_that_cannot_work_falls_back(patched_runner: Path, smollm2: Path) -> None:
+    arguments = ["-c", "4096", "-np", "1", "--specprefill", "--specprefill-model", "/nowhere.gguf"]
+    with serving(patched_runner, smollm2, [*arguments, *SPARSE]) as server:
+        found = report(server.ask(PROMPT.text))
+    assert (found["status"], found["n_kept"]) == ("skipped_error", found["n_prompt"])
+    assert "/nowhere.gguf" in found["reason"]
+
+
+def test_compact_positions(patched_runner: Path, smollm2: Path) -> None:
+    arguments = ["-c", "4096", "-np", "1", "--specprefill", "--specprefill-model", str(smollm2)]
+    arguments += ["--specprefill-pos", "compact"]
+    with serving(patched_runner, smollm2, [*arguments, *SPARSE]) as server:
+        first = server.ask(PROMPT.text)
+        again = server.ask(PROMPT.text)
+    assert (report(first)["status"], report(first)["pos"]) == ("active", "compact")
+    assert first["timings"]["prompt_n"] == report(first)["n_prompt"]
+    assert again["content"] == first["content"]
+
+
+def test_together_with_a_drafter(
+    patched_runner: Path, smollm2: Path, smollm2_drafter: Path
+) -> None:
+    """The draft model is the speculator, too; drafting changes nothing in the answer."""
+    arguments = ["-c", "4096", "-np", "1", "--specprefill", *SPARSE]
+    with serving(
+        patched_runner, smollm2, [*arguments, "--specprefill-model", str(smollm2_drafter)]
+    ) as server:
+        plain = server.ask(PROMPT.text, n_predict=24)
+    arguments += ["--spec-type", "draft-simple", "--spec-draft-model", str(smollm2_drafter)]
+    with serving(patched_runner, smollm2, arguments) as server:
+        drafted = server.ask(PROMPT.text, n_predict=24)
+    assert report(drafted)["status"] == report(plain)["status"] == "active"
+    assert drafted["timings"]["draft_n"] > 0
+    assert drafted["content"] == plain["content"]
+
+
+def test_off_is_stock(patched_runner: Path, stock_runner: Path, smollm2: Path) -> None:
+    answers = []
+    for runner in (stock_runner, patched_runner):
+        with serving(runner, smollm2, ["-c", "4096", "-np", "1"]) as server:
+            answer = server.ask(PROMPT.text, n_predict=24, n_probs=5)
+        assert "specprefill" not in answer["timings"]
+        answers.append((*fields(answer), answer["completion_probabilities"]))
+    assert answers[0] == answers[1]
