@@ -145,7 +145,7 @@ def test_a_loose_request_ends_where_a_strict_one_does(server: Server) -> None:
 def test_several_slots_accept_as_much_as_one(patched_runner: Path) -> None:
     """Unequal prompts on split KV mix up the drafter's rows at this tag; the remedy must hold."""
     made = pair()
-    prompts = [PROMPTS[i % 20] * (1 + 3 * (i % 3)) for i in range(18)]
+    prompts = [PROMPTS[i % 20] * (1 + 3 * (i % 3)) for i in range(30)]
     rates = []
     for slots in (1, 3):
         args = (*drafting_mtp(made.drafter, 6), "-np", str(slots))
@@ -159,7 +159,7 @@ def test_several_slots_accept_as_much_as_one(patched_runner: Path) -> None:
             with ThreadPoolExecutor(slots) as threads:
                 answers = list(threads.map(ask, prompts))
             rates.append(sum(a[2] for a in answers) / sum(a[1] for a in answers))
-    assert rates[1] == pytest.approx(rates[0], abs=0.01), rates
+    assert rates[1] == pytest.approx(rates[0], abs=0.002), rates  # stock: .407 against .415
 
 
 PRESETS = ["throughput", "lift", "balanced", "quality"]
