@@ -71,12 +71,25 @@ def check_clean(good: str) -> None:
     assert partial == []
 
 
+def gone(pid: str) -> bool:
+    """Whether the process ends soon; on a busy machine the kernel takes a moment to bury it."""
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_the_first_compiler_error_is_shown_and_the_good_runner_stays(
     tmp_path: Path, good: str
 ) -> None:
     source = project(tmp_path / "src", server="int main() { return strng; }\nint x = y;\n")
     child = build(source)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=100)
     assert (child.returncode, out) == (7, "")
     errors = [line for line in err.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and "'strng' was not declared" in errors[0]
@@ -86,7 +99,7 @@ def test_the_first_compiler_error_is_shown_and_the_good_runner_stays(
 
 def test_a_full_disk_is_called_that_and_gives_the_space_back(tmp_path: Path, good: str) -> None:
     child = build(project(tmp_path / "src", step="cat /proc/self/status > /dev/full"))
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=100)
     assert child.returncode == 7 and "error: the disk is full" in err
     assert not (paths.cache_dir() / "build/b5/native").exists()
     check_clean(good)
@@ -94,7 +107,7 @@ def test_a_full_disk_is_called_that_and_gives_the_space_back(tmp_path: Path, goo
 
 def test_a_runner_that_fails_its_self_test_is_not_published(tmp_path: Path, good: str) -> None:
     child = build(project(tmp_path / "src"))
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=100)
     assert child.returncode == 7 and "prints no version" in err
     check_clean(good)
 
@@ -105,33 +118,34 @@ def test_an_interrupt_ends_compilers_and_leaves_no_debris(
 ) -> None:
     pid_file = tmp_path / "pid"
     child = build(project(tmp_path / "src", step=f"echo $$$$ > {pid_file} && exec sleep 60"))
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text().strip()) and time.monotonic() < limit:
         time.sleep(0.05)
     child.send_signal(number)
-    _, err = child.communicate(timeout=20)
+    _, err = child.communicate(timeout=100)
     assert child.returncode == 7
     assert err.count("error: the build was interrupted") == 1 and "Traceback" not in err
-    stat = Path(f"/proc/{pid_file.read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    assert gone(pid_file.read_text().strip())
     check_clean(good)
 
 
 def test_no_compiler_is_one_clear_error(tmp_path: Path, good: str) -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("CC", "CXX")}
     child = build(project(tmp_path / "src"), env={**env, "PATH": str(tmp_path)})
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=100)
     assert child.returncode == 7 and "error: no C compiler found" in err
     check_clean(good)
 
 
 def test_two_builds_at_once_wait_for_each_other(tmp_path: Path, good: str) -> None:
-    source = project(tmp_path / "src", step="sleep 2")
+    source = project(tmp_path / "src", step="sleep 8")
     first = build(source)
-    time.sleep(0.8)  # the first holds the lock long before its two-second step ends
+    lock = paths.cache_dir() / "build/b5.lock"
+    while not (lock.exists() and lock.read_text()):
+        time.sleep(0.02)
     second = build(source)
-    _, err = second.communicate(timeout=60)
-    first.communicate(timeout=60)
+    _, err = second.communicate(timeout=100)
+    first.communicate(timeout=100)
     assert f"llama.cpp b5 is being built by process {first.pid}: waiting for it" in err
     check_clean(good)
 

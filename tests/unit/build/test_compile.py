@@ -74,6 +74,19 @@ def test_failures_are_told_apart(script: str, error: type[BuildError], words: st
     assert words in caught.value.message and caught.value.hint
 
 
+def gone(pid: str) -> bool:
+    """Whether the process ends soon; on a busy machine the kernel takes a moment to bury it."""
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
     """A SIGTERM to a real process of ours: the grandchild must be gone, the error one of ours."""
     code = (
@@ -88,13 +101,12 @@ def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
     )
     child = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     pid_file = tmp_path / "pid"
-    limit = time.monotonic() + 20
+    limit = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text().strip()) and time.monotonic() < limit:
         time.sleep(0.02)
     child.terminate()
-    assert child.wait(timeout=20) == 7
-    stat = Path(f"/proc/{pid_file.read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+    assert child.wait(timeout=60) == 7
+    assert gone(pid_file.read_text().strip())
 
 
 def test_a_second_build_waits_and_names_the_first(
