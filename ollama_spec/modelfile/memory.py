@@ -1,7 +1,8 @@
 """Memory a model needs, worked out from its header; and what is free.
 
-The cache is exact for plain attention (f16): SmolLM2-135M at 4096 tokens gives 90.0 MiB, as
-llama.cpp b10488 logs. Compute buffers are an estimate (16 MiB for the 17.5 MiB it logs there).
+The cache (f16) equals what llama.cpp b10488 logs at 4096 tokens for SmolLM2-135M (90.0 MiB, plain
+attention) and for our small Gemma 4 (1.1875 MiB, sliding windows and shared layers). Compute
+buffers are an estimate: 15 MiB where it logs 17.5 MiB, 7.5 where it logs 9.0.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ollama_spec.gguf import GgufHeader
 
 _F16, _F32 = 2, 4  # bytes
 _UBATCH = 512  # tokens of one physical batch, llama-server's default
+_CELLS = 256  # a cache has a multiple of this many cells
 _DEFAULT_INTERVAL = 4  # qwen35: one of four layers has attention, the others a recurrent state
 
 
@@ -35,8 +37,12 @@ def cache_bytes(header: GgufHeader, tokens: int) -> int:
             continue
         swa = bool(window) and _sliding(header, layer)
         cells = min(tokens, window + _UBATCH) if swa else tokens
-        total += cells * _cell_bytes(header, layer, swa)
+        total += _padded(cells) * _cell_bytes(header, layer, swa)
     return total
+
+
+def _padded(cells: int) -> int:
+    return -(-cells // _CELLS) * _CELLS
 
 
 def compute_bytes(header: GgufHeader) -> int:
