@@ -12,7 +12,7 @@ from ollama_spec.artefacts import ArtefactStore
 from ollama_spec.errors import PairingError, SpaceError
 from ollama_spec.hub import download
 from ollama_spec.hub.client import Hub
-from ollama_spec.modelfile import pairing
+from ollama_spec.modelfile import checks, pairing
 from ollama_spec.profiles import WeightFile
 from ollama_spec.pulling import Plan
 from ollama_spec.store import ModelRecord, weights_dir
@@ -80,6 +80,17 @@ def check_pair(files: dict[str, list[WeightFile]]) -> None:
         pairing.check_pair(target, gguf.read_header(files["drafter"][0].path))
     if "speculator" in files:
         pairing.check_vocabulary(target, gguf.read_header(files["speculator"][0].path))
+
+
+def tell_memory(files: dict[str, list[WeightFile]]) -> None:
+    """Say so when the pair needs more memory than is free now; it may be free later."""
+    first = {role: gguf.read_header(entries[0].path) for role, entries in files.items()}
+    room = checks.memory_of(first["target"], first.get("drafter"), first.get("speculator"))
+    if room.verdict == "nowhere":
+        output.note(
+            f"note: it needs about {output.human_size(room.total)} of memory at {room.context} "
+            f"tokens, {output.human_size(room.free_ram + room.free_gpu)} are free now"
+        )
 
 
 def record_of(plan: Plan, files: dict[str, list[WeightFile]]) -> ModelRecord:

@@ -14,6 +14,7 @@ from ollama_spec.hub import choose, download, header
 from ollama_spec.hub.choose import Choice, Chooser
 from ollama_spec.hub.client import Hub
 from ollama_spec.lock import Lock, LockedFile, LockedModel
+from ollama_spec.modelfile import pairing
 from ollama_spec.profiles import Profile, SpecSettings
 
 _REFERENCE = re.compile(
@@ -142,7 +143,8 @@ class Planner:
         if spec_type is None and chosen.start.embedded_head:
             spec_type = "draft-mtp"
         profile = default_profile(spec_type)
-        return self._plan(name or _name_for(chosen), choices, profile, None, notes)
+        min_tag = _min_tag(chosen, choices.get("drafter"))
+        return self._plan(name or _name_for(chosen), choices, profile, min_tag, notes)
 
     def locked(self, lock: Lock, name: str | None) -> Plan:
         """Plan that fetches exactly what a lock says; raises IntegrityError where it cannot."""
@@ -241,6 +243,13 @@ def default_profile(spec_type: str | None) -> Profile:
     """Lossless drafting with the depth at which each kind starts to pay (CATALOG_FACTS)."""
     depth = {"draft-mtp": 2, "draft-dflash": 15, "draft-dspark": 7, "draft-simple": 8}
     return Profile(spec=SpecSettings(type=spec_type, n_max=depth.get(spec_type or "", 3)))
+
+
+def _min_tag(target: Choice, drafter: Choice | None) -> int | None:
+    """First llama.cpp build that drafts this way; None: every supported one."""
+    one = target.start.as_header(target.label, target.size)
+    other = drafter.start.as_header(drafter.label, drafter.size) if drafter else None
+    return pairing.minimum_tag(one, other) or None
 
 
 def _expect_arch(choice: Choice, arch: str | None) -> None:

@@ -116,6 +116,7 @@ def _pull(hub: Hub, plan: Plan, *, register: bool, keep: bool) -> tuple[str, boo
         except OllamaSpecError:
             registering.drop_downloads(files)
             raise
+        pull_steps.tell_memory(files)
         record = pull_steps.record_of(plan, files)
         if there:
             registering.register(api, *registering.for_ollama(record, files))

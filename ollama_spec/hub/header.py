@@ -10,11 +10,13 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
+from gguf.constants import GGMLQuantizationType
+
 from ollama_spec.errors import IntegrityError, PairingError
-from ollama_spec.gguf import check_magic
+from ollama_spec.gguf import GgufHeader, Tensor, check_magic
 
 Role = Literal["target", "drafter", "projector", "adapter", "imatrix", "foreign"]
 
@@ -82,6 +84,12 @@ class Start:
         # A whole model starts at block 0; a head alone has only the layers after the trunk.
         return not any(name.startswith("blk.0.") for name in self.tensors)
 
+    def as_header(self, label: str, size: int) -> GgufHeader:
+        """As the header of a file not here yet: keys and tensor names only, no shapes."""
+        names = self.tensors or ()
+        tensors = {name: Tensor(name, (), GGMLQuantizationType.F32, 0, 0) for name in names}
+        return GgufHeader(Path(label), size, self.kv, tensors)
+
     @property
     def spec_type(self) -> str | None:
         """llama-server's `--spec-type` for this file as a drafter."""
@@ -100,7 +108,7 @@ def read(fetch: Callable[[int], bytes], size: int, label: str) -> Start:
     """
     data = fetch(min(FIRST_READ, size))
     try:
-        check_magic(PurePosixPath(label), data[:256])  # type: ignore[arg-type]
+        check_magic(Path(label), data[:256])
     except PairingError as error:
         raise IntegrityError(
             error.message, hint="the repository holds a broken upload: choose another file"

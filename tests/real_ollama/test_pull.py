@@ -179,7 +179,6 @@ def details(ollama: RealOllama, name: str) -> dict[str, object]:
     return value
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to hide files from a user")
 def test_pull_explains_blobs_it_may_not_read(
     hub: FakeHub,
     ollama: RealOllama,
@@ -195,7 +194,7 @@ def test_pull_explains_blobs_it_may_not_read(
     monkeypatch.setattr(ollama_store.Reader, "current", classmethod(lambda cls: stranger))
     (ollama.models / "manifests").mkdir(parents=True, exist_ok=True)
     for folder in [ollama.models, *ollama.models.parents]:
-        if folder != Path("/"):
+        if folder.stat().st_uid == os.getuid() and len(folder.parts) > 2:
             folder.chmod(folder.stat().st_mode | 0o011)
     (ollama.models / "blobs").chmod(0o700)
     assert cli.run(["pull", f"hf.co/{WIRED}:Q4_K_M", "--name", "shut"]) == 0

@@ -17,7 +17,9 @@ from fakes import hub_files
 from fakes.hub import FakeHub
 
 from ollama_spec import cli, lock
+from ollama_spec.artefacts import ArtefactStore, Manifest
 from ollama_spec.hub import download
+from ollama_spec.modelfile import memory
 from ollama_spec.store import ModelStore, weights_dir
 
 TARGET = "me/Big-GGUF"
@@ -288,3 +290,33 @@ def test_a_file_too_large_for_plain_http_comes_through_the_library_and_is_hashed
     assert cli.run(PULL) == 5
     assert "arrived damaged" in capsys.readouterr().err
     assert leftovers() == []
+
+
+def test_case_15_a_runner_too_old_for_the_pair_is_said_before_the_download(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ArtefactStore().root / "old"
+    folder.mkdir(parents=True)
+    manifest = Manifest(
+        key="old", tag="b9409", commit="0" * 40, source="test", overlay=None, engine="native",
+        flags=[],
+    )  # fmt: skip
+    (folder / "manifest.json").write_text(manifest.model_dump_json())
+    (folder.parent / "current").symlink_to("old")
+    hub.put(TARGET, "gemma-Q4_K_M.gguf", hub_files.model(arch="gemma4", bulk=40_000))
+    hub.put(TARGET, "mtp-gemma.gguf", hub_files.head_only())
+    assert cli.run(["pull", f"hf.co/{TARGET}", "--name", "late"]) == 6
+    err = capsys.readouterr().err
+    assert "llama.cpp b9409 cannot run late:latest; needs >= b9549" in err
+    assert "ollama-spec build" in err
+    assert hub.downloads(".gguf") == []
+
+
+def test_more_memory_than_is_free_is_told_not_refused(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_pair(hub)
+    monkeypatch.setattr(memory, "free_ram", lambda: 1_000_000)
+    monkeypatch.setattr(memory, "free_gpu", lambda: 0)
+    assert cli.run(PULL) == 0
+    assert "of memory at 2048 tokens, 1.0 MB are free now" in capsys.readouterr().err
