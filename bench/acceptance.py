@@ -168,10 +168,12 @@ def machine() -> dict:
         ["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
+    # Folders of the machine are of no use to a reader of the result.
+    said = [Path(item).name if item.startswith("/") else item for item in sys.argv[1:]]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.stdout.strip(),
-        "command": " ".join(["python", "bench/acceptance.py", *sys.argv[1:]]),
+        "command": " ".join(["python", "bench/acceptance.py", *said]),
         "cpu": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "load_1min": round(os.getloadavg()[0], 2),
