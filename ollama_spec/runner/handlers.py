@@ -40,7 +40,10 @@ async def api_generate(call: Call) -> web.StreamResponse:
 
 
 async def api_show(call: Call) -> web.StreamResponse:
-    return replies.json_reply(inventory.show(call.record, verbose=bool(call.raw.get("verbose"))))
+    record = call.record
+    if call.raw.get("system"):
+        record = record.model_copy(update={"system": call.raw["system"]})
+    return replies.json_reply(inventory.show(record, verbose=bool(call.raw.get("verbose"))))
 
 
 async def api_embed(call: Call) -> web.StreamResponse:

@@ -130,7 +130,7 @@ def _model_info(header: GgufHeader, verbose: bool) -> dict[str, Any]:
     for key in header.arrays:
         info[key] = _array(header, key) if verbose else None
     info["general.parameter_count"] = header.parameter_count
-    return info
+    return {key: info[key] for key in sorted(info)}  # a map in Go, written in order
 
 
 def _shortest(value: Any) -> Any:

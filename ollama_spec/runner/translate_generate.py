@@ -68,13 +68,6 @@ async def generate(request: Request) -> AsyncGenerator[Chunk]:
 def _check(request: Request) -> None:
     if "completion" not in request.capabilities:
         raise ApiError(400, f'"{request.model}" does not support generate')
-    if request.body.get("template"):
-        # Better than answering with another prompt than the one asked for.
-        raise ApiError(
-            400,
-            "template is a Go template, which only Ollama itself runs; leave it out to use the "
-            "model's own, or render the prompt and send it raw",
-        )
     if not plaintemplate.supported(request.body.get("template") or ""):
         raise ApiError(400, plaintemplate.UNSUPPORTED)
     if request.body.get("suffix"):

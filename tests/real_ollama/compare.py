@@ -53,6 +53,8 @@ def stable(value: Any, key: str = "") -> Any:
     """`value` as pairs in order, volatile parts replaced by their type."""
     if key in _VOLATILE and value is not None:
         return type(value).__name__
+    if key in ("parameters", "modelfile") and isinstance(value, str):
+        return sorted(value.splitlines())  # Ollama writes parameters in random order
     if isinstance(value, dict):
         return {name: stable(item, name) for name, item in value.items() if name not in _OURS}
     if isinstance(value, list):

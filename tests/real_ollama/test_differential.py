@@ -27,4 +27,5 @@ def test_the_suite_covers_what_it_claims() -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_same_answer(case: Case, both: tuple[httpx.Client, httpx.Client]) -> None:
     theirs, ours = (ask(http, case) for http in both)
-    assert not differences(theirs, ours)
+    found = differences(theirs, ours)
+    assert not found, "\n".join(found[:6])
