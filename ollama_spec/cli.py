@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import keyword
 import pkgutil
 import sys
 import traceback
