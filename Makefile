@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-all lint clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,10 @@ lint: $(VENV)/.installed-dev
 
 test: lint
 	$(BIN)/pytest
+
+# Also what needs Go and its module proxy, a docker daemon, or very long.
+test-all: test
+	$(BIN)/pytest -m 'real_ollama or docker or slow'
 
 clean:
 	rm -rf $(VENV) dist

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 from fixtures.real import patched_runner, smollm2, smollm2_drafter, stock_runner
 
 __all__ = ["patched_runner", "smollm2", "smollm2_drafter", "stock_runner"]
+
+
+# A shell that starts us in the background makes Ctrl-C ignored, and children inherit that; tests
+# that interrupt a program would then wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
