@@ -14,7 +14,9 @@ from ollama_spec.measure.fixtures.needles import NeedlePrompt, needle_prompt
 
 pytestmark = pytest.mark.real_runner
 
-PROMPT = needle_prompt(1, 0.5, 4500)
+# Long enough that keeping the last user turn whole does not keep everything.
+LENGTH = 6500  # characters
+PROMPT = needle_prompt(1, 0.5, LENGTH)
 SHORT = "<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -78,20 +80,20 @@ def test_a_wrong_request_field_is_refused(sparse: Server, value: Any) -> None:
 
 def test_no_later_request_reuses_the_holes(chat: Server) -> None:
     """The same prompt, longer or shorter, after a sparse one: dense answers stay dense answers."""
-    longer = PROMPT.text + "The code"
-    right = [fields(chat.ask(text, cache_prompt=False)) for text in (PROMPT.text, longer)]
-    for _ in range(2):
-        sparse_answer = chat.ask(PROMPT.text, specprefill={"keep": 0.2})
-        assert report(sparse_answer)["status"] in ("active", "reused")
-        assert fields(chat.ask(longer)) == right[1]
-        assert fields(chat.ask(PROMPT.text)) == right[0]
+    for seed in (4, 5):
+        text = needle_prompt(seed, 0.5, LENGTH).text  # new each time: nothing dense is cached yet
+        assert report(chat.ask(text, specprefill={"keep": 0.2}))["status"] == "active"
+        longer, same = chat.ask(text + "The code"), chat.ask(text)
+        assert fields(longer) == fields(chat.ask(text + "The code", cache_prompt=False))
+        assert fields(same) == fields(chat.ask(text, cache_prompt=False))
 
 
 def test_a_second_turn_goes_on_with_the_first_ones_choice(chat: Server) -> None:
-    first = chat.ask(PROMPT.text, specprefill={"keep": 0.3}, n_predict=12)
+    prompt = needle_prompt(6, 0.5, LENGTH).text
+    first = chat.ask(prompt, specprefill={"keep": 0.3}, n_predict=12)
     assert report(first)["status"] == "active"
     again = "<|im_end|>\n<|im_start|>user\nSay the secret access code once more.<|im_end|>\n"
-    text = PROMPT.text + first["content"] + again + "<|im_start|>assistant\n"
+    text = prompt + first["content"] + again + "<|im_start|>assistant\n"
     second = chat.ask(text, specprefill={"keep": 0.3})
     assert report(second)["status"] == "reused"
     assert second["timings"]["cache_n"] > 0.9 * report(first)["n_prompt"]
@@ -101,8 +103,8 @@ def test_a_second_turn_goes_on_with_the_first_ones_choice(chat: Server) -> None:
 def test_slots_side_by_side_answer_as_alone(sparse: Server) -> None:
     requests: list[tuple[str, dict[str, Any]]] = [
         (PROMPT.text, {}),
-        (needle_prompt(2, 0.3, 4000).text, {"specprefill": False}),
-        (needle_prompt(3, 0.7, 4000).text, {}),
+        (needle_prompt(2, 0.3, LENGTH).text, {"specprefill": False}),
+        (needle_prompt(3, 0.7, LENGTH).text, {}),
         (SHORT, {}),
     ]
     alone = [fields(sparse.ask(text, cache_prompt=False, **keys)) for text, keys in requests]
@@ -123,7 +125,7 @@ def test_the_process_outlives_cancelled_scoring(sparse: Server) -> None:
     assert report(sparse.ask(PROMPT.text, cache_prompt=False))["status"] == "active"
 
 
-NEEDLES = [needle_prompt(seed, depth, 4500) for seed, depth in ((11, 0.1), (12, 0.5), (13, 0.9))]
+NEEDLES = [needle_prompt(seed, depth, LENGTH) for seed, depth in ((11, 0.1), (12, 0.5), (13, 0.9))]
 
 
 @pytest.mark.parametrize("needle", NEEDLES, ids=["early", "middle", "late"])
@@ -157,7 +159,7 @@ def test_compact_positions(patched_runner: Path, smollm2: Path) -> None:
 def test_together_with_a_drafter(
     patched_runner: Path, smollm2: Path, smollm2_drafter: Path
 ) -> None:
-    """The draft model is the speculator, too; drafting changes nothing in the answer."""
+    """The draft model is the speculator, too; drafting changes neither choice nor finding."""
     arguments = ["-c", "4096", "-np", "1", "--specprefill", *SPARSE]
     with serving(
         patched_runner, smollm2, [*arguments, "--specprefill-model", str(smollm2_drafter)]
@@ -168,7 +170,10 @@ def test_together_with_a_drafter(
         drafted = server.ask(PROMPT.text, n_predict=24)
     assert report(drafted)["status"] == report(plain)["status"] == "active"
     assert drafted["timings"]["draft_n"] > 0
-    assert drafted["content"] == plain["content"]
+    assert report(drafted)["coverage"] == report(plain)["coverage"]
+    assert report(drafted)["n_kept"] == report(plain)["n_kept"]
+    assert PROMPT.codes[0] in drafted["content"]
+    assert PROMPT.codes[0] in plain["content"]
 
 
 def test_off_is_stock(patched_runner: Path, stock_runner: Path, smollm2: Path) -> None:
