@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -30,14 +31,16 @@ class Progress:
     def __init__(self, what: str) -> None:
         self._what = what
         self._start = self._last = time.monotonic()
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[Any] | None = None
 
     def step(self, done: int, total: int) -> None:
         if output.is_tty():
-            if self._bar is None:
-                self._bar = tqdm(total=total, desc=self._what, unit="step", leave=False)
-            self._bar.total = total
-            self._bar.update(done - self._bar.n)
+            bar: tqdm[Any] = self._bar or tqdm(
+                total=total, desc=self._what, unit="step", leave=False
+            )
+            self._bar = bar
+            bar.total = total
+            bar.update(done - bar.n)
             return
         now = time.monotonic()
         if now - self._last >= _PLAIN_SECONDS:
