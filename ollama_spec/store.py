@@ -54,6 +54,10 @@ class ModelRecord(Strict):
         return sum(file.size for file in files if file)
 
 
+Records = list[ModelRecord]  # `ModelStore.list` hides the builtin inside the class
+Problems = list[OllamaSpecError]
+
+
 def weights_dir() -> Path:
     return paths.data_dir() / "weights"
 
@@ -90,13 +94,18 @@ class ModelStore:
 
     def list(self) -> list[ModelRecord]:
         """All readable records, newest first. A damaged one is reported when it is asked for."""
-        records = []
+        return self.survey()[0]
+
+    def survey(self) -> tuple[Records, Problems]:
+        """All readable records, newest first, and what is wrong with the others."""
+        records: Records = []
+        problems: Problems = []
         for path in sorted(self.root.glob("*/*/*/*.json")):
             try:
                 records.append(_read(path))
-            except OllamaSpecError:
-                continue
-        return sorted(records, key=lambda record: record.created_at, reverse=True)
+            except OllamaSpecError as error:
+                problems.append(error)
+        return sorted(records, key=lambda record: record.created_at, reverse=True), problems
 
     def remove(self, text: str) -> ModelRecord:
         """Forget a name. Weights that `pull` fetched and nothing else names are deleted."""
