@@ -66,6 +66,12 @@ class PrefillSettings(Strict):
     chunk: int = Field(default=32, ge=1)
     pool: int = Field(default=13, ge=1)
     tail: int = Field(default=512, ge=0)
+    anchors: bool = Field(default=True, description="keep what the question quotes")
+    pos: Literal["orig", "compact"] = "orig"
+    reuse: bool = Field(default=True, description="later turns keep the selection while it holds")
+    min_gain: float = Field(
+        default=1.3, ge=0, description="predicted gain below which a prompt stays dense"
+    )
 
 
 class RunnerSettings(Strict):

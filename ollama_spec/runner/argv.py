@@ -162,6 +162,10 @@ def _prefill(binary: Binary, prefill: PrefillSettings) -> list[str]:
         ("lookahead", str(prefill.lookahead)),
         ("pool", str(prefill.pool)),
         ("tail", str(max(prefill.tail, 1))),
+        ("anchors", "on" if prefill.anchors else "off"),
+        ("pos", prefill.pos),
+        ("reuse", "on" if prefill.reuse else "off"),
+        ("min-gain", f"{prefill.min_gain:g}"),
     ):
         argv += _first_listed(binary, (f"--specprefill-{name}", value))
     return argv
