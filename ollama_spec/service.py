@@ -40,11 +40,17 @@ class Plan(Strict):
 
 
 def plan_install(
-    folder: Path, *, user: str | None = None, takeover: bool = False, listen: str = DEFAULT_LISTEN
+    folder: Path,
+    *,
+    user: str | None = None,
+    takeover: bool = False,
+    listen: str = DEFAULT_LISTEN,
+    gpu: Path | None = None,
 ) -> Plan:
     """What an installation does. `user` None is a unit of one's own, else one of the system.
 
-    `folder` is where units lie; `listen` (HOST:PORT) is where Ollama listens before a takeover.
+    `folder` is where units lie; `listen` (HOST:PORT) is where Ollama listens before a takeover;
+    `gpu` is the device node to wait for (CASES 39), None where there is no GPU.
     """
     systemctl = _systemctl(user)
     values: dict[str, object] = {
@@ -54,6 +60,7 @@ def plan_install(
         "takeover": takeover,
         "listen": listen,
         "moved": MOVED,
+        "gpu": gpu,
     }
     files = {folder / UNIT: _render("ollama-spec.service.j2", values)}
     commands = [[*systemctl, "daemon-reload"]]
@@ -132,6 +139,12 @@ def _address(ollama_host: str) -> str:
     if not re.search(r":\d+$", host):
         host += ":11434"
     return f"0.0.0.0{host}" if host.startswith(":") else host
+
+
+def gpu_node() -> Path | None:
+    """The device node of an NVIDIA GPU, if this machine has one (WSL has another)."""
+    nodes = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+    return next((node for node in nodes if node.exists()), None)
 
 
 def user_folder() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def command(as_json: bool) -> int:
     report = detect()
     findings = [
         *_ollama(report),
+        *_gpu(report),
         *attempt("runner", lambda: _runner(settings, report)),
         *_sidecar(settings),
         *_disk(),
@@ -79,6 +81,33 @@ def _ollama(report: Report) -> list[Finding]:
         ]
     tag = report.conclusion.tag or "an unknown llama.cpp"
     return [Finding(check="ollama", verdict="ok", text=f"{server.version} with {tag}")]
+
+
+def _gpu(report: Report) -> list[Finding]:
+    gpus = report.gpu
+    if not gpus.gpus:
+        return [Finding(check="gpu", verdict="ok", text=gpus.note or "none")]
+    names = ", ".join(f"{gpu.name} (compute {gpu.compute_capability})" for gpu in gpus.gpus)
+    text = f"{names}, driver {gpus.driver}, CUDA up to {gpus.cuda_limit or 'unknown'}"
+    artefact = ArtefactStore().current()
+    if artefact is None or artefact.manifest.backend != "cuda":
+        return [Finding(check="gpu", verdict="ok", text=text)]
+    built = artefact.manifest.cuda_arch
+    lacking = [gpu.name for gpu in gpus.gpus if not _runs_on(gpu.compute_capability, built)]
+    text += f"; the runner is built for {', '.join(built)}"
+    if not lacking:
+        return [Finding(check="gpu", verdict="ok", text=text)]
+    hint = f"{lacking[0]} is not among them: run `ollama-spec build`"
+    return [Finding(check="gpu", verdict="fail", text=text, hint=hint)]
+
+
+def _runs_on(capability: str | None, built: list[str]) -> bool:
+    """Machine code runs on its own generation, from its own minor number on ("86" on 8.9)."""
+    if capability is None:
+        return True
+    wanted = int(capability.replace(".", ""))
+    archs = [int(re.sub(r"\D", "", arch)) for arch in built]
+    return any(arch // 10 == wanted // 10 and arch <= wanted for arch in archs)
 
 
 def _runner(settings: Config, report: Report) -> list[Finding]:

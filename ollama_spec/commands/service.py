@@ -37,6 +37,7 @@ def install_command(system: bool, user: str | None, takeover: bool, print_only: 
         user=owner if system else None,
         takeover=takeover,
         listen=service.ollama_listens() if takeover else service.DEFAULT_LISTEN,
+        gpu=service.gpu_node(),
     )
     if print_only:
         output.result(_text(plan))

@@ -92,3 +92,22 @@ def test_a_runner_of_another_tag_or_of_older_sources_is_named(
     _, found = _report(capsys)
     assert found["runner"]["verdict"] == "warn"
     assert "older version of our sources" in found["runner"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "built", "runs"),
+    [
+        ("8.6", ["86"], True),
+        ("8.9", ["86"], True),
+        ("8.6", ["89"], False),
+        ("12.0", ["90", "120a"], True),
+        ("7.5", ["86", "120"], False),
+        (None, ["86"], True),
+    ],
+)
+def test_machine_code_runs_on_its_own_generation(
+    capability: str | None, built: list[str], runs: bool
+) -> None:
+    from ollama_spec.commands.doctor import _runs_on
+
+    assert _runs_on(capability, built) is runs

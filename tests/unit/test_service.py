@@ -135,10 +135,19 @@ def test_without_systemd_it_says_so(
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is missing")
 @pytest.mark.parametrize("takeover", [False, True])
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path, takeover: bool) -> None:
-    plan = service.plan_install(tmp_path, user="root" if takeover else None, takeover=takeover)
+def test_case_39_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path, takeover: bool) -> None:
+    plan = service.plan_install(
+        tmp_path,
+        user="root" if takeover else None,
+        takeover=takeover,
+        gpu=Path("/dev/nvidiactl") if takeover else None,
+    )
     unit = tmp_path / service.UNIT
-    unit.write_text(plan.files[unit])
+    text = plan.files[unit]
+    assert ("ExecStartPre=" in text and "/dev/nvidiactl" in text) == takeover
+    for line in ("Restart=on-failure", "KillMode=mixed", "StartLimitBurst=5"):
+        assert line in text.splitlines()
+    unit.write_text(text)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--recursive-errors=no", str(unit)],
         capture_output=True,
