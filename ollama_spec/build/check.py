@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 from pydantic import Field
 
 from ollama_spec import paths
 from ollama_spec.build import compile as compiling
-from ollama_spec.build import locks, overlay, sources, tags, toolchain
+from ollama_spec.build import overlay, sources, tags, toolchain
 from ollama_spec.build.worktree import WorkTree
 from ollama_spec.errors import BuildError
+from ollama_spec.exclusive import exclusive
 from ollama_spec.profiles import Strict
 from ollama_spec.resources import resource_dir
 
@@ -62,8 +65,8 @@ def check_tag(tag: str, *, source: str | None = None, compile_: bool = True) -> 
     result = CheckResult(tag=tag, checked_as=actual, pinned_by=releases)
     pristine = _pristine(actual, source)
     ours = resource_dir("runner_src")
-    with tempfile.TemporaryDirectory(prefix="os-check-") as scratch:
-        tree = WorkTree(Path(scratch))
+    with compiling.interruptible("check"), _scratch() as scratch:
+        tree = WorkTree(scratch)
         shutil.copytree(pristine, tree.src)
         try:
             tree.apply(ours, actual)
@@ -92,12 +95,28 @@ def compiled_files(plan: overlay.Overlay, tag: str, tree: WorkTree) -> list[str]
 def _pristine(tag: str, source: str | None) -> Path:
     """An untouched tree of `tag`, kept in the cache between checks."""
     folder = paths.cache_dir() / "check" / tag
-    with locks.exclusive(folder.with_suffix(".lock"), f"the tree of {tag}"):
+    with exclusive(folder.with_suffix(".lock"), f"the tree of {tag}", "fetched"):
         if source not in (None, "auto", "git", "registry"):
             return Path(str(source)).expanduser()
         if not folder.is_dir():
             sources.obtain(tag, source, folder)
     return folder
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder of this process, gone afterwards; those of killed processes go too."""
+    root = paths.ensure(paths.cache_dir() / "check")
+    for left in root.glob(".scratch-*"):
+        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = root / f".scratch-{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _syntax_errors(src: Path, files: list[str]) -> list[str]:

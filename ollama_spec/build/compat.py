@@ -14,21 +14,61 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from ollama_spec import paths
-from ollama_spec.build import locks, sources
+from ollama_spec import output, paths
+from ollama_spec.build import sources, tags
 from ollama_spec.errors import BuildError
+from ollama_spec.exclusive import exclusive
 
 GIT_URL = "https://github.com/ollama/ollama"
 FOLDER = "ollama-compat"  # where its C++ files go inside the llama.cpp tree
 _TARGETS = {"src/CMakeLists.txt": "llama", "tools/mtmd/CMakeLists.txt": "mtmd"}
 
 
+def choose(wanted: str, tag: str, version: str | None) -> Path | None:
+    """Folder llama/compat for `tag`, as `wanted` says: auto, none, git, or a folder.
+
+    `version` is the Ollama's here. With auto, Ollama's source is looked for in Go's module cache,
+    then asked of its repository; without either there is no layer, and that is told.
+    """
+    if wanted == "none":
+        return None
+    if wanted != "auto":
+        return locate(wanted, tag, version)
+    versions = [version] if version else _versions_with(tag)
+    for item in versions:
+        if _is_source(module_folder(item), tag):
+            return module_folder(item) / "llama/compat"
+    if versions and sources.reachable(_git_url()):
+        return locate("git", tag, versions[0])
+    output.note("without Ollama's compat layer: no source of an Ollama with this tag is in reach")
+    return None
+
+
+def module_folder(version: str) -> Path:
+    """Where Go keeps the source of that Ollama once something has been installed from it."""
+    cache = os.environ.get("GOMODCACHE")
+    home = Path(os.environ.get("GOPATH", "").split(os.pathsep)[0] or Path.home() / "go")
+    return Path(cache or home / "pkg/mod") / f"github.com/ollama/ollama@v{version}"
+
+
+def _versions_with(tag: str) -> list[str]:
+    """Releases that carry `tag`, newest first, proper ones before candidates."""
+    found = [version for version, pin in tags.table().releases.items() if pin == tag]
+    return sorted(found, key=lambda v: ("-" not in v, tags.version_key(v)), reverse=True)
+
+
+def _is_source(root: Path, tag: str) -> bool:
+    pin = root / "LLAMA_CPP_VERSION"
+    return (root / "llama/compat").is_dir() and pin.is_file() and pin.read_text().strip() == tag
+
+
 def locate(source: str, tag: str, version: str | None) -> Path:
     """Folder llama/compat of the Ollama whose pin is `tag`: of a folder, or fetched with git."""
     if source == "git":
+        version = version or next(iter(_versions_with(tag)), None)
         if version is None:
             raise BuildError(
-                "which Ollama's compat layer? none was found here",
+                f"which Ollama's compat layer? none here or known carries {tag}",
                 hint="name a folder with its source: `--compat DIR`",
             )
         root = _fetch(version)
@@ -39,8 +79,8 @@ def locate(source: str, tag: str, version: str | None) -> Path:
         raise BuildError(
             f"{root} is not Ollama's source: it has no llama/compat or no LLAMA_CPP_VERSION"
         )
-    pinned = pin.read_text().strip()
-    if pinned != tag:
+    if not _is_source(root, tag):
+        pinned = pin.read_text().strip()
         raise BuildError(
             f"the compat layer in {root} is for llama.cpp {pinned}, not {tag}",
             hint=f"build with `--tag {pinned}`, or take the source of the matching Ollama",
@@ -48,12 +88,15 @@ def locate(source: str, tag: str, version: str | None) -> Path:
     return folder
 
 
+def _git_url() -> str:
+    return os.environ.get("OLLAMA_SPEC_OLLAMA_GIT") or GIT_URL
+
+
 def _fetch(version: str) -> Path:
     target = paths.cache_dir() / "sources" / f"ollama-{version}"
-    url = os.environ.get("OLLAMA_SPEC_OLLAMA_GIT") or GIT_URL
-    with locks.exclusive(target.with_suffix(".lock"), f"the source of Ollama {version}"):
+    with exclusive(target.with_suffix(".lock"), f"the source of Ollama {version}", "fetched"):
         if not target.is_dir():
-            sources.clone(url, f"v{version.removeprefix('v')}", target)
+            sources.clone(_git_url(), f"v{version.removeprefix('v')}", target)
     return target
 
 

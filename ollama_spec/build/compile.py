@@ -151,8 +151,8 @@ def _kill_group(child: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C, TERM and HUP during a build become one BuildError after the children are gone."""
+def interruptible(what: str = "build") -> Iterator[None]:
+    """Ctrl-C, TERM and HUP during `what` become one BuildError after the children are gone."""
 
     def stop(number: int, _frame: object) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -164,7 +164,7 @@ def interruptible() -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         raise BuildError(
-            "the build was interrupted; the runner in use before stays in use",
+            f"the {what} was interrupted; the runner in use before stays in use",
             hint="run it again: it goes on where it stopped",
         ) from error
     except OSError as error:

@@ -30,12 +30,6 @@ class CudaPlan(Strict):
     warnings: list[str]
 
 
-def toolkit_of(image: str) -> tuple[int, int] | None:
-    """The CUDA version a tag such as nvidia/cuda:12.8.1-devel-rockylinux8 names."""
-    match = re.search(r":(\d+)\.(\d+)", image)
-    return (int(match.group(1)), int(match.group(2))) if match else None
-
-
 def supported(toolkit: tuple[int, int]) -> list[str]:
     fitting = [archs for since, archs in _SUPPORTED if toolkit >= since]
     if not fitting:
@@ -43,22 +37,31 @@ def supported(toolkit: tuple[int, int]) -> list[str]:
     return fitting[-1]
 
 
-def plan(gpus: GpuReport, wanted: str | None, image: str) -> CudaPlan:
-    """Architectures for the GPUs here, or those `wanted` ("86;120"), as real code only."""
-    toolkit = toolkit_of(image)
-    if toolkit is None:
+def toolkit_of(image: str) -> tuple[int, int]:
+    """The CUDA version a tag such as nvidia/cuda:12.8.1-devel-rockylinux8 names."""
+    match = re.search(r":(\d+)\.(\d+)", image)
+    if match is None:
         raise BuildError(
             f"the image {image!r} does not name its CUDA version",
             hint="use a tag that begins with the version, e.g. nvidia/cuda:12.8.1-devel-...",
         )
+    return int(match.group(1)), int(match.group(2))
+
+
+def plan(gpus: GpuReport, wanted: str | None, toolkit: tuple[int, int], where: str) -> CudaPlan:
+    """Architectures for the GPUs here, or those `wanted` ("86;120"), as real code only.
+
+    `toolkit` is the version of the one in `where`: an image's name, or a folder.
+    """
     numbers = _wanted(wanted) if wanted else _of_gpus(gpus)
     known, version = supported(toolkit), f"{toolkit[0]}.{toolkit[1]}"
     missing = [number for number in numbers if number not in known]
     if missing:
         need = _first_with(missing[0])
         raise BuildError(
-            f"CUDA {version} ({image}) cannot compile for architecture {', '.join(missing)}",
-            hint=f"architecture {missing[0]} needs CUDA {need}; choose another --base-image"
+            f"CUDA {version} ({where}) cannot compile for architecture {', '.join(missing)}",
+            hint=f"architecture {missing[0]} needs CUDA {need}; choose another toolkit "
+            "(docker: --base-image)"
             if need
             else f"CUDA {version} knows {', '.join(known)}",
         )

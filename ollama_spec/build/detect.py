@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
-from ollama_spec.build import gpu, ollamas, sources, tags, thin, toolchain
+from ollama_spec.build import cuda_toolkit, gpu, ollamas, sources, tags, thin_library, toolchain
 from ollama_spec.build.gpu import GpuReport
 from ollama_spec.build.ollamas import Binary, Server
 from ollama_spec.build.tags import Conclusion
@@ -45,6 +44,7 @@ def detect(*, online: bool = False, assume: bool = False) -> Report:
         online=online,
         assume=assume,
     )
+    conclusion = tags.with_commit(conclusion, facts)
     confirmed = _confirm(conclusion) if online else "not asked"
     if online and confirmed == "yes" and conclusion.tag and conclusion.commit:
         version = server.version or (chosen.version if chosen else None)
@@ -101,7 +101,7 @@ def _judge_thin(chosen: Binary | None, conclusion: Conclusion) -> EngineVerdict:
     if conclusion.tag is None:
         return EngineVerdict(engine="thin", works=False, reason=conclusion.how)
     try:
-        thin.check_library(chosen.library, conclusion.tag)
+        thin_library.check(chosen.library, conclusion.tag)
     except BuildError as error:
         return EngineVerdict(engine="thin", works=False, reason=error.message)
     return EngineVerdict(
@@ -125,9 +125,9 @@ def _judge_native() -> EngineVerdict:
             found = toolchain.compiler(name, fallback)
         except BuildError as error:
             return EngineVerdict(engine="native", works=False, reason=error.message)
-    cuda = shutil.which("nvcc")
+    home = cuda_toolkit.home()
     return EngineVerdict(
-        engine="native", works=True, reason=f"{found}" + (f", {cuda}" if cuda else ", CPU only")
+        engine="native", works=True, reason=f"{found}, {f'CUDA in {home}' if home else 'CPU only'}"
     )
 
 

@@ -13,7 +13,6 @@ import shutil
 import socket
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +23,11 @@ import requests
 from docker import errors as docker_errors
 
 from ollama_spec import output, paths
-from ollama_spec.artefacts import Artefact, ArtefactStore, Manifest
+from ollama_spec.artefacts import Artefact, Manifest
+from ollama_spec.build import compat as compats
 from ollama_spec.build import compile as compiling
-from ollama_spec.build import elf, locks, native, overlay, selftest
+from ollama_spec.build import elf, overlay, publish, steps, tags
 from ollama_spec.build.docker_plan import UID, DockerPlan
-from ollama_spec.build.publish import existing, put_in_use
 from ollama_spec.errors import (
     ArtefactUnusable,
     BuildError,
@@ -108,60 +107,52 @@ def describe_daemon() -> str:
     return f"{name} {version.get('Version')}" + (", with the nvidia runtime" if nvidia else "")
 
 
-def build_docker(plan: DockerPlan, *, source: str | None = None, use: bool = True) -> Artefact:
-    """Carry out `plan` and publish the artefact. Raises BuildError and its subclasses."""
-    started = time.monotonic()
-    store = ArtefactStore()
-    archs = "_".join(arch.removesuffix("-real") for arch in plan.cuda.archs) if plan.cuda else ""
-    parts = [plan.tag, f"spec-{overlay.digest(resource_dir('runner_src'))}", "docker"]
-    key = "-".join([*parts, plan.backend, *([archs] if archs else [])])
-    with compiling.interruptible():
-        artefact = existing(store, key)
-        if artefact is None:
-            lock = paths.cache_dir() / "build" / f"{plan.tag}.lock"
-            with locks.exclusive(lock, f"llama.cpp {plan.tag}"):
-                artefact = existing(store, key) or _build(store, key, plan, source, started)
-        if use:
-            put_in_use(store, artefact)
-    return artefact
-
-
-def _build(
-    store: ArtefactStore, key: str, plan: DockerPlan, source: str | None, started: float
+def build_docker(
+    plan: DockerPlan, *, source: str | None = None, use: bool = True, layer: Path | None = None
 ) -> Artefact:
+    """Carry out `plan` and publish the artefact. Raises BuildError and its subclasses.
+
+    `layer` is the folder of Ollama's compat layer, which then goes on first.
+    """
+    parts = [plan.tag, f"spec-{overlay.digest(resource_dir('runner_src'))}", "docker", plan.backend]
+    if plan.cuda:
+        parts.append("_".join(arch.removesuffix("-real") for arch in plan.cuda.archs))
+    if layer:
+        parts.append(f"compat-{compats.digest(layer)}")
+    key = "-".join(parts)
+    return publish.produce(key, plan.tag, lambda to: _make(to, key, plan, source, layer), use=use)
+
+
+def _make(
+    staged: Path, key: str, plan: DockerPlan, source: str | None, layer: Path | None
+) -> Manifest:
     client = connect()
-    root = paths.ensure(paths.cache_dir() / "build" / plan.tag)
-    tree, info = native.prepare_tree(root, plan.tag, source)
-    tree.apply(resource_dir("runner_src"), plan.tag)
-    staged = store.staging(key)
     try:
+        root = paths.cache_dir() / "build" / plan.tag
+        tree, info = steps.prepare_tree(root, plan.tag, source)
+        tree.apply(resource_dir("runner_src"), plan.tag, layer)
         with _daemon_errors():
             image = _toolchain(client, plan)
             _compile(client, plan, image.id, tree.src, staged)
-        native.copy_licence(tree.src, staged, plan.tag)
-        problems = elf.problems(staged / "bin")
-        if problems:
-            raise ArtefactUnusable(f"the built runner cannot leave its container: {problems[0]}")
-        proof = selftest.check(staged / "bin/llama-server", plan.tag)
-        manifest = Manifest(
-            key=key,
-            tag=plan.tag,
-            commit=info.commit,
-            source=f"{info.origin} ({info.identity})",
-            overlay=overlay.digest(resource_dir("runner_src")),
-            engine="docker",
-            backend=plan.backend,
-            cuda_arch=plan.cuda.archs if plan.cuda else [],
-            flags=proof.flags,
-            compiler=f"in {plan.base_image} ({image.id[:19]})",
-            built_seconds=round(time.monotonic() - started, 1),
-        )
-        artefact = store.publish(staged, manifest)
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
         client.close()
-    output.note(f"built {key} in {manifest.built_seconds:.0f} s")
-    return artefact
+    publish.copy_licence(tree.src, staged, plan.tag)
+    problems = elf.problems(staged / "bin")
+    if problems:
+        raise ArtefactUnusable(f"the built runner cannot leave its container: {problems[0]}")
+    return Manifest(
+        key=key,
+        tag=plan.tag,
+        commit=tags.table().commits.get(plan.tag, info.commit),
+        source=f"{info.origin} ({info.identity})",
+        overlay=overlay.digest(resource_dir("runner_src")),
+        engine="docker",
+        backend=plan.backend,
+        cuda_arch=plan.cuda.archs if plan.cuda else [],
+        compat=layer is not None,
+        flags=[],
+        compiler=f"in {plan.base_image} ({image.id[:19]})",
+    )
 
 
 @contextmanager

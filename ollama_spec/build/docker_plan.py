@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ollama_spec.build import cuda_plan, native
+from ollama_spec.build import cuda_plan, steps
 from ollama_spec.build.gpu import GpuReport
 from ollama_spec.build.overlay import tag_number
 from ollama_spec.errors import BuildError
@@ -19,25 +19,11 @@ _IMAGES = {
     "vulkan": "ubuntu:24.04",  # the oldest with glslc
 }
 _PACKAGES = {"cpu": [], "cuda": [], "vulkan": ["libvulkan-dev", "glslc", "spirv-headers"]}
-# Ollama's own layout: one server, backends as modules beside it, found by `$ORIGIN`.
-_OPTIONS = {
-    **native.OPTIONS,
-    "BUILD_SHARED_LIBS": "ON",
-    "GGML_BACKEND_DL": "ON",
-    "GGML_NATIVE": "OFF",
-    "GGML_CPU_ALL_VARIANTS": "ON",
-    "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
-    "CMAKE_INSTALL_RPATH": "$ORIGIN",
-}
 _BACKEND_OPTIONS = {
     "cpu": {},
     "cuda": {
-        "GGML_CUDA": "ON",
-        "GGML_CUDA_NCCL": "OFF",  # the devel images hold NCCL, hosts do not
+        **steps.CUDA,
         "CMAKE_CUDA_COMPILER": "/usr/local/cuda/bin/nvcc",
-        "CMAKE_CUDA_FLAGS": "-t 1",
-        # The builder has only a stub of the driver's library.
-        "CMAKE_EXE_LINKER_FLAGS": "-Wl,--allow-shlib-undefined",
     },
     "vulkan": {"GGML_VULKAN": "ON"},
 }
@@ -75,12 +61,12 @@ def make(
     base = base_image or _IMAGES[backend]
     if mirror and not base_image:
         base = f"{mirror.rstrip('/')}/{base}"
-    cuda = cuda_plan.plan(gpus, cuda_arch, base) if backend == "cuda" else None
+    cuda = _cuda(gpus, cuda_arch, base) if backend == "cuda" else None
     defines = {
-        **_OPTIONS,
+        **steps.MODULES,
         **_BACKEND_OPTIONS[backend],
         "LLAMA_BUILD_NUMBER": str(tag_number(tag)),
-        "LLAMA_BUILD_COMMIT": commit,
+        "LLAMA_BUILD_COMMIT": commit[:9],
     }
     if cuda:
         defines["CMAKE_CUDA_ARCHITECTURES"] = ";".join(cuda.archs)
@@ -109,6 +95,10 @@ def make(
         script=script,
         tools=tools,
     )
+
+
+def _cuda(gpus: GpuReport, wanted: str | None, image: str) -> cuda_plan.CudaPlan:
+    return cuda_plan.plan(gpus, wanted, cuda_plan.toolkit_of(image), image)
 
 
 def _quoted(defines: dict[str, str]) -> dict[str, str]:

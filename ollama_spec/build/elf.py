@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -16,19 +17,24 @@ class Links(Strict):
     needed: list[str]
     runpath: list[str]
     glibc: str | None  # newest GLIBC_x.y symbol version asked for
+    glibcxx: str | None = None  # newest GLIBCXX_x.y.z asked for
 
 
 def parse(dynamic: str, versions: str) -> Links:
     """From the text of `readelf -dW` and `readelf -VW`."""
     needed = re.findall(r"\(NEEDED\).*\[(.*?)\]", dynamic)
     paths = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*?)\]", dynamic)
-    asked = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_(\d+(?:\.\d+)+)", versions)}
-    newest = max(asked, default=None)
     return Links(
         needed=needed,
         runpath=[part for text in paths for part in text.split(":")],
-        glibc=".".join(map(str, newest)) if newest else None,
+        glibc=_newest("GLIBC", versions),
+        glibcxx=_newest("GLIBCXX", versions),
     )
+
+
+def _newest(name: str, text: str) -> str | None:
+    found = re.findall(rf"\b{name}_(\d+(?:\.\d+)+)", text)
+    return max(found, key=_key, default=None)
 
 
 def read(path: Path) -> Links:
@@ -51,8 +57,8 @@ def read(path: Path) -> Links:
     return parse(dynamic, versions)
 
 
-def complaints(name: str, links: Links, host_glibc: str) -> list[str]:
-    """What would keep this file from running on a host with `host_glibc` ("2.36")."""
+def complaints(name: str, links: Links, glibc: str, glibcxx: str | None = None) -> list[str]:
+    """What would keep this file from running on a host with that `glibc` ("2.36") and libstdc++."""
     found = [
         f"{name} looks for libraries in {part!r}, a path of the build machine"
         for part in links.runpath
@@ -63,22 +69,37 @@ def complaints(name: str, links: Links, host_glibc: str) -> list[str]:
         for library in links.needed
         if library.startswith(("libnccl", "libgomp"))
     ]
-    if links.glibc and _key(links.glibc) > _key(host_glibc):
-        found.append(
-            f"{name} needs glibc {links.glibc}, this host has {host_glibc}: "
-            "build on an older --base-image"
-        )
+    for what, asked, has in (
+        ("glibc", links.glibc, glibc),
+        ("libstdc++ with GLIBCXX", links.glibcxx, glibcxx),
+    ):
+        if asked and has and _key(asked) > _key(has):
+            found.append(
+                f"{name} needs {what} {asked}, this host has {has}: build on an older --base-image"
+            )
     return found
 
 
-def problems(folder: Path) -> list[str]:
-    """Complaints about every ELF file in `folder`."""
-    host = platform.libc_ver()[1] or "0"
+def problems(folder: Path, pattern: str = "*") -> list[str]:
+    """Complaints about every ELF file in `folder` whose name fits `pattern`."""
+    glibc, glibcxx = platform.libc_ver()[1] or "0", host_glibcxx()
     found: list[str] = []
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.glob(pattern)):
         if not path.is_symlink() and path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
-            found += complaints(path.name, read(path), host)
+            found += complaints(path.name, read(path), glibc, glibcxx)
     return found
+
+
+def host_glibcxx() -> str | None:
+    """The newest GLIBCXX version of this host's libstdc++; None where there is no such library."""
+    try:
+        ctypes.CDLL("libstdc++.so.6")
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return None
+    match = re.search(r"\S*/libstdc\+\+\.so\.6\S*", maps)
+    text = Path(match.group(0)).read_bytes().decode("latin-1") if match else ""
+    return _newest("GLIBCXX", text)
 
 
 def _key(version: str) -> tuple[int, ...]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from ollama_spec import config
 from ollama_spec.artefacts import Artefact
-from ollama_spec.build import docker_plan, gpu, overlay, tags, thin, toolchain
+from ollama_spec.build import compat, cuda_toolkit, docker_plan, gpu, overlay, tags, thin, toolchain
 from ollama_spec.build.detect import Report, detect
-from ollama_spec.build.native import TARGETS, build_native
+from ollama_spec.build.native import build_native
+from ollama_spec.build.steps import TARGETS
 from ollama_spec.errors import BuildError
 from ollama_spec.resources import resource_dir
 
@@ -27,8 +28,8 @@ class Request:
     stock: bool = False
     use: bool = True
     library: Path | None = None  # thin: Ollama's lib/ollama
-    compat: str | None = None  # native: folder with Ollama's source, or "git"
-    backend: str | None = None  # docker
+    compat: str = "auto"  # native, docker: auto, none, git, or a folder with Ollama's source
+    backend: str | None = None  # native, docker
     cuda_arch: str | None = None
     base_image: str | None = None
     mirror: str | None = None
@@ -69,7 +70,7 @@ def decide(request: Request, report: Report) -> Choice:
     if engine == "auto":
         engine = report.engine
         if request.backend not in (None, "cpu") and engine != "thin":
-            engine = "docker"
+            engine = _for_backend(request.backend, report)
         if engine == "thin" and tag != found:
             engine = "native"  # Ollama's libraries are of another tag
     if engine == "thin" and library is None:
@@ -78,6 +79,13 @@ def decide(request: Request, report: Report) -> Choice:
             hint="name its folder with `--library /usr/local/lib/ollama`, or use --engine native",
         )
     return Choice(tag, engine, library, version, why)
+
+
+def _for_backend(backend: str | None, report: Report) -> str:
+    """docker compiles every backend; native CUDA only, where a toolkit is and no daemon."""
+    works = {verdict.engine: verdict.works for verdict in report.engines}
+    native = backend == "cuda" and not works.get("docker") and cuda_toolkit.home() is not None
+    return "native" if native else "docker"
 
 
 def plan_docker(request: Request, choice: Choice) -> docker_plan.DockerPlan:
@@ -109,16 +117,21 @@ def build(request: Request, choice: Choice | None = None) -> Artefact:
             jobs=request.jobs,
             use=request.use,
         )
+    layer = None
+    if not request.stock:
+        layer = compat.choose(request.compat, choice.tag, choice.ollama)
     if choice.engine == "docker":
         from ollama_spec.build.docker_engine import build_docker  # docker's library loads slowly
 
-        return build_docker(plan_docker(request, choice), source=request.source, use=request.use)
+        plan = plan_docker(request, choice)
+        return build_docker(plan, source=request.source, use=request.use, layer=layer)
     return build_native(
         choice.tag,
         stock=request.stock,
         source=request.source,
         jobs=request.jobs,
         use=request.use,
-        compat=request.compat,
-        ollama=choice.ollama,
+        layer=layer,
+        backend=request.backend or "cpu",
+        cuda_arch=request.cuda_arch,
     )

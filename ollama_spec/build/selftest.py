@@ -7,6 +7,8 @@ import re
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,32 +81,49 @@ def _output(argv: list[str], env: dict[str, str] | None) -> str:
 
 
 def _one_request(server: Path, env: dict[str, str] | None) -> None:
+    with _running(server, env) as (client, log):
+        # Random weights speak random bytes, which are no text: make it say "aaaa".
+        body: dict[str, object] = {"prompt": "hello", "n_predict": 4, "temperature": 0}
+        body["logit_bias"] = [[tiny_model.LETTER_A, 100.0]]
+        try:
+            reply = client.post("/completion", json=body)
+        except httpx.HTTPError as error:
+            raise ArtefactUnusable(f"a test request failed: {error}: {_tail(log)}") from error
+    if reply.status_code != 200 or reply.json().get("tokens_predicted") != 4:
+        raise ArtefactUnusable(f"a test request failed: {reply.text[:300]}")
+
+
+def positions(server: Path) -> str:
+    """How this runner places the tokens of a sparse prefill: "original" or "compact".
+
+    It tries a gap in a real context when it loads a model, and says what came of it.
+    """
+    env = {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_ARG_")}
+    with _running(server, env, sparse=True) as (_, log):
+        found = re.search(r"specprefill: ready, (\w+) positions", log.read_text(errors="replace"))
+    if not found:
+        raise ArtefactUnusable(f"{server.name} does not say how it places tokens: {_tail(log)}")
+    return found.group(1)
+
+
+@contextmanager
+def _running(
+    server: Path, env: dict[str, str] | None, *, sparse: bool = False
+) -> Iterator[tuple[httpx.Client, Path]]:
+    """A client of `server` with a tiny model loaded, and its log."""
     with tempfile.TemporaryDirectory(prefix="os-test-") as scratch:
         model, socket = tiny_model.write(Path(scratch) / "tiny.gguf"), Path(scratch) / "s.sock"
         log = Path(scratch) / "log"
         argv = [str(server), "--model", str(model), "--host", str(socket), "--ctx-size", "128"]
+        argv += ["--parallel", "1", "--threads", "1", "--offline"]
+        argv += ["--specprefill-model", str(model)] if sparse else []
         with log.open("w") as file:
-            child = subprocess.Popen(
-                [*argv, "--parallel", "1", "--threads", "1", "--offline"],
-                stdout=file,
-                stderr=file,
-                env=env,
-            )
+            child = subprocess.Popen(argv, stdout=file, stderr=file, env=env)
+        transport = httpx.HTTPTransport(uds=str(socket))
         try:
-            with httpx.Client(
-                transport=httpx.HTTPTransport(uds=str(socket)), base_url="http://runner", timeout=60
-            ) as client:
+            with httpx.Client(transport=transport, base_url="http://runner", timeout=60) as client:
                 _wait_healthy(child, client, log)
-                # Random weights speak random bytes, which are no text: make it say "aaaa".
-                body: dict[str, object] = {"prompt": "hello", "n_predict": 4, "temperature": 0}
-                body["logit_bias"] = [[tiny_model.LETTER_A, 100.0]]
-                reply = client.post("/completion", json=body)
-            if reply.status_code != 200 or reply.json().get("tokens_predicted") != 4:
-                raise ArtefactUnusable(f"a test request failed: {reply.text[:300]}")
-        except httpx.HTTPError as error:
-            raise ArtefactUnusable(
-                f"a test request failed: {error}: {log.read_text(errors='replace')[-500:]}"
-            ) from error
+                yield client, log
         finally:
             child.kill()
             child.wait()
@@ -119,5 +138,8 @@ def _wait_healthy(child: subprocess.Popen[bytes], client: httpx.Client, log: Pat
         except httpx.TransportError:
             pass  # not listening yet
         time.sleep(0.05)
-    text = log.read_text(errors="replace").strip()
-    raise ArtefactUnusable(f"the new runner does not start with a tiny model: {text[-500:]}")
+    raise ArtefactUnusable(f"the new runner does not start with a tiny model: {_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace").strip()[-500:] if log.is_file() else ""

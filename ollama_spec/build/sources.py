@@ -95,6 +95,15 @@ def tag_commit(tag: str) -> str | None:
     return lines.splitlines()[-1].split()[0]
 
 
+def reachable(url: str) -> bool:
+    """Whether a git repository answers at `url`."""
+    try:
+        _git("ls-remote", "--exit-code", url, "HEAD", seconds=_GIT_PROBE_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
 def git_has(tag: str) -> bool:
     return tag_commit(tag) is not None
 

@@ -28,6 +28,7 @@ class Conclusion(Strict):
     tag: str | None
     how: str
     commit: str | None = None
+    commit_by: str = "llama-server"  # or "table of tags"
     warning: str | None = None
 
 
@@ -116,7 +117,7 @@ def conclude(
         if llama.tag:
             return Conclusion(tag=llama.tag, how="llama-server's build number", commit=commit)
         for tag, known in facts.commits.items():
-            if commit and (known.startswith(commit) or commit.startswith(known)):
+            if commit and same_commit(known, commit):
                 return Conclusion(tag=tag, how="llama-server's commit", commit=commit)
     version = (server or binary or "").removeprefix("v")
     if not version:
@@ -141,6 +142,20 @@ def conclude(
         commit=commit,
         warning="`detect --refresh` asks its repository; `--assume` takes the nearest lower one",
     )
+
+
+def with_commit(conclusion: Conclusion, facts: TagTable) -> Conclusion:
+    """Fill in the commit from the table where the binary does not tell one."""
+    if conclusion.commit or conclusion.tag not in facts.commits:
+        return conclusion
+    commit = facts.commits[conclusion.tag]
+    return conclusion.model_copy(update={"commit": commit, "commit_by": "table of tags"})
+
+
+def same_commit(one: str, other: str) -> bool:
+    """Whether two commits, either of them shortened, are the same."""
+    length = min(len(one), len(other))
+    return one[:length] == other[:length]
 
 
 def require(conclusion: Conclusion) -> str:

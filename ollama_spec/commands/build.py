@@ -39,12 +39,17 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             ),
             click.option("--library", type=_FOLDER, help="thin: Ollama's lib/ollama."),
             click.option(
-                "--compat", help="native: Ollama's source (a folder, or git) for its compat layer."
+                "--compat",
+                default="auto",
+                help="native, docker: Ollama's source for its compat layer: auto, none, git or a "
+                "folder.  [default: auto]",
             ),
             click.option(
-                "--backend", type=click.Choice(docker_plan.BACKENDS), help="docker: what to build."
+                "--backend",
+                type=click.Choice(docker_plan.BACKENDS),
+                help="docker: what to build; native: cpu or cuda.",
             ),
-            click.option("--cuda-arch", help='docker: e.g. "86;120".  [default: the GPUs here]'),
+            click.option("--cuda-arch", help='e.g. "86;120".  [default: the GPUs here]'),
             click.option("--base-image", help="docker: image with compiler or CUDA devel."),
             click.option("--mirror", help="docker: registry to take the base image from."),
         )

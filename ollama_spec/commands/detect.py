@@ -40,7 +40,10 @@ def _text(report: Report) -> str:
         lines.append("program    none found")
     lines.append(f"llama.cpp  {conclusion.tag or 'unknown'} (by {conclusion.how})")
     if conclusion.commit:
-        lines.append(f"commit     {conclusion.commit}, confirmed: {report.confirmed}")
+        lines.append(
+            f"commit     {conclusion.commit} (by {conclusion.commit_by}), "
+            f"confirmed: {report.confirmed}"
+        )
     if conclusion.warning:
         lines.append(f"warning    {conclusion.warning}")
     for gpu in report.gpu.gpus:

@@ -9,7 +9,7 @@ import click
 
 from ollama_spec import catalog, config, lock, output, pull_steps, pulling, registering
 from ollama_spec.errors import ConfigError, OllamaSpecError
-from ollama_spec.hub import download
+from ollama_spec.exclusive import exclusive
 from ollama_spec.hub.client import Hub
 from ollama_spec.ollama_api import OllamaApi
 from ollama_spec.ollama_store import OllamaStore
@@ -62,7 +62,7 @@ def command(
         return
     pull_steps.check_tag(plan)
     guard = lock.path_of(plan.name).with_suffix(".pulling")
-    with download.locked(guard, plan.name):
+    with exclusive(guard, plan.name, "fetched"):
         status, registered = _pull(hub, plan, register=not no_register, keep=keep_download)
     _report(plan, status, registered=registered, as_json=as_json)
 

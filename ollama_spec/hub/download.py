@@ -7,13 +7,10 @@ weights/OWNER/REPO/COMMIT/path/name.gguf.SHA.partial   the start of that very co
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from huggingface_hub import constants, hf_hub_download
 
 from ollama_spec import output, paths
 from ollama_spec.errors import HubError, IntegrityError, OllamaSpecError, PairingError, SpaceError
+from ollama_spec.exclusive import exclusive
 from ollama_spec.gguf import check_magic
 from ollama_spec.hub.client import Hub, HubFile, Listing
 from ollama_spec.hub.failures import TRANSPORT_ERROR, explain, explained
@@ -59,7 +57,8 @@ def fetch(hub: Hub, listing: Listing, file: HubFile) -> WeightFile:
     Raises IntegrityError (nothing stays) when the content is not what the hub's record says.
     """
     final = place(listing, file)
-    with locked(final.with_name(f"{final.name}.lock"), f"{listing.repo}/{file.path}"):
+    lock = final.with_name(f"{final.name}.lock")
+    with exclusive(lock, f"{listing.repo}/{file.path}", "fetched"):
         if not here(listing, file):
             _sweep_older(listing, file)
             if file.size > XET_ONLY_BYTES:
@@ -74,25 +73,6 @@ def fetch(hub: Hub, listing: Listing, file: HubFile) -> WeightFile:
         file=file.path,
         revision=listing.revision,
     )
-
-
-@contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
-    """One process at a time for `what`; the second waits and says for whom."""
-    paths.ensure(path.parent)
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            output.note(f"{what}: process {holder} is fetching it, waiting")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def _partial(listing: Listing, file: HubFile) -> Path:

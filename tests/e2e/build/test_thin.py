@@ -19,7 +19,7 @@ import pytest
 from fixtures.real import REAL_CACHE, caches
 from real_ollama import install
 
-from ollama_spec.build import elf, engines, follow, thin
+from ollama_spec.build import elf, engines, follow, thin_library
 from ollama_spec.errors import BuildError
 
 pytestmark = [pytest.mark.real_ollama, pytest.mark.timeout(3600)]
@@ -59,7 +59,7 @@ def test_detect_names_release_tag_and_engine_without_a_network(tree: Path) -> No
 
 def test_libraries_of_another_tag_are_refused_by_name(tree: Path) -> None:
     with pytest.raises(BuildError, match=r"are of llama\.cpp b10488, not b10380"):
-        thin.check_library(tree / "lib/ollama", "b10380")
+        thin_library.check(tree / "lib/ollama", "b10380")
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from ollama_spec.build import compile as compiling
-from ollama_spec.build import locks, toolchain
+from ollama_spec.build import toolchain
 from ollama_spec.errors import BuildError, CompileFailed
+from ollama_spec.exclusive import exclusive
 
 GCC = """\
 FAILED: common/arg.o
@@ -114,13 +115,14 @@ def test_a_second_build_waits_and_names_the_first(
 ) -> None:
     lock = tmp_path / "b1.lock"
     code = (
-        "import sys, time; from pathlib import Path; from ollama_spec.build import locks\n"
-        "with locks.exclusive(Path(sys.argv[1]), 'b1'): print('held', flush=True); time.sleep(0.7)"
+        "import sys, time; from pathlib import Path; from ollama_spec.exclusive import exclusive\n"
+        "with exclusive(Path(sys.argv[1]), 'b1', 'built'): "
+        "print('held', flush=True); time.sleep(0.7)"
     )
     argv = [sys.executable, "-c", code, str(lock)]
     first = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None and first.stdout.readline() == "held\n"
-    with locks.exclusive(lock, "llama.cpp b1"):
+    with exclusive(lock, "llama.cpp b1", "built"):
         assert lock.read_text() == str(os.getpid())
     note = f"llama.cpp b1 is being built by process {first.pid}: waiting for it\n"
     assert capsys.readouterr().err == note

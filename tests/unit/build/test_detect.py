@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ollama_spec.build import check, compat, engines, llama_version, ollamas, tags, thin
+from ollama_spec.build import check, compat, engines, llama_version, ollamas, tags, thin_library
 from ollama_spec.build.detect import EngineVerdict, Report, choose, pick
 from ollama_spec.build.gpu import Gpu, GpuReport
 from ollama_spec.build.llama_version import LlamaVersion
@@ -209,10 +209,10 @@ def test_auto_builds_what_ollama_carries() -> None:
 
 def test_libraries_of_another_commit_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"of llama\.cpp b10380, not b10488"):
-        thin.check_version(LlamaVersion(text="", build=10380), "b10488", tmp_path)
-    thin.check_version(LlamaVersion(text="", build=10488), "b10488", tmp_path)
+        thin_library.check_version(LlamaVersion(text="", build=10380), "b10488", tmp_path)
+    thin_library.check_version(LlamaVersion(text="", build=10488), "b10488", tmp_path)
     with pytest.raises(BuildError, match=r"lacks libllama\.so\.0"):
-        thin.check_library(tmp_path, "b10488")
+        thin_library.check(tmp_path, "b10488")
 
 
 PATCH = """\

@@ -140,7 +140,7 @@ def test_two_pulls_at_once_share_one_transfer(hub: FakeHub) -> None:
     said = [process.communicate(timeout=60)[1] for process in running]
     assert [process.returncode for process in running] == [0, 0, 0], said
     assert sum(item.sent for item in hub.downloads("Big-Q4_K_M.gguf")) == size
-    assert any("is fetching it, waiting" in text for text in said)
+    assert any("is being fetched by process" in text for text in said)
     assert ModelStore().get("pair").target == ModelStore().get("other").target
 
 

@@ -1,4 +1,4 @@
-"""One build at a time per folder: the second waits and says for whom."""
+"""One process at a time for a thing on disk: the second waits and says for whom."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ollama_spec import output, paths
 
 
 @contextmanager
-def exclusive(path: Path, what: str) -> Iterator[None]:
-    """Hold an flock on `path`; the kernel frees it however the holder ends."""
+def exclusive(path: Path, what: str, doing: str) -> Iterator[None]:
+    """Hold an flock on `path` while `what` is being `doing` ("built"); the kernel frees it."""
     paths.ensure(path.parent)
     with path.open("a+") as file:
         try:
@@ -21,7 +21,7 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "unknown"
-            output.note(f"{what} is being built by process {holder}: waiting for it")
+            output.note(f"{what} is being {doing} by process {holder}: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         file.truncate()
