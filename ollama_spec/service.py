@@ -23,6 +23,8 @@ from ollama_spec.profiles import Strict
 from ollama_spec.resources import resource_dir
 
 UNIT = "ollama-spec.service"
+TIMER = "ollama-spec-follow.timer"
+FOLLOW = "ollama-spec-follow.service"  # what the timer starts: `build follow`, once
 MARKER = "written by `ollama-spec service install`; `ollama-spec service uninstall` removes it"
 SYSTEM_FOLDER = Path("/etc/systemd/system")
 # Drop-ins are read in the order of their names and the last one wins: after `override.conf`.
@@ -46,11 +48,13 @@ def plan_install(
     takeover: bool = False,
     listen: str = DEFAULT_LISTEN,
     gpu: Path | None = None,
+    follow: bool = False,
 ) -> Plan:
     """What an installation does. `user` None is a unit of one's own, else one of the system.
 
     `folder` is where units lie; `listen` (HOST:PORT) is where Ollama listens before a takeover;
-    `gpu` is the device node to wait for (CASES 39), None where there is no GPU.
+    `gpu` is the device node to wait for (CASES 39), None where there is no GPU; `follow` adds a
+    timer that builds anew when Ollama has changed.
     """
     systemctl = _systemctl(user)
     values: dict[str, object] = {
@@ -68,13 +72,18 @@ def plan_install(
         files[folder / DROP_IN] = _render("ollama-takeover.conf.j2", values)
         commands.append([*systemctl, "restart", "ollama.service"])
     commands.append([*systemctl, "enable", "--now", UNIT])
+    if follow:
+        for name in (FOLLOW, TIMER):
+            files[folder / name] = _render(f"{name}.j2", values)
+        commands.append([*systemctl, "enable", "--now", TIMER])
     notes = [] if user else ["to start it at boot without a login: loginctl enable-linger"]
     return Plan(files=files, commands=commands, notes=notes)
 
 
 def plan_uninstall(folder: Path, *, user: str | None = None) -> Plan:
     """The commands that take the service out; `files` names what goes (their text is empty)."""
-    ours = [path for path in (folder / UNIT, folder / DROP_IN) if _is_ours(path)]
+    names = (UNIT, DROP_IN, TIMER, FOLLOW)
+    ours = [folder / name for name in names if _is_ours(folder / name)]
     systemctl = _systemctl(user)
     commands = [[*systemctl, "daemon-reload"]]
     if folder / DROP_IN in ours:
@@ -109,9 +118,10 @@ def install(plan: Plan) -> None:
 
 
 def uninstall(plan: Plan, *, user: str | None = None) -> None:
-    """Stop and disable the service, remove its files, tell systemd."""
-    if any(path.name == UNIT for path in plan.files):
-        _run([*_systemctl(user), "disable", "--now", UNIT])
+    """Stop and disable service and timer, remove their files, tell systemd."""
+    for name in (TIMER, UNIT):
+        if any(path.name == name for path in plan.files):
+            _run([*_systemctl(user), "disable", "--now", name])
     for path in plan.files:
         path.unlink()
         if path.parent.name.endswith(".d") and not any(path.parent.iterdir()):

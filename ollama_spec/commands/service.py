@@ -26,9 +26,14 @@ def command() -> None:
     help="Listen where Ollama's service does now and move Ollama behind it; implies --system.",
 )
 @click.option(
+    "--follow", is_flag=True, help="Also look every hour for a new Ollama and build for it."
+)
+@click.option(
     "--print", "print_only", is_flag=True, help="Show files and commands; change nothing."
 )
-def install_command(system: bool, user: str | None, takeover: bool, print_only: bool) -> None:
+def install_command(
+    system: bool, user: str | None, takeover: bool, follow: bool, print_only: bool
+) -> None:
     """Start the sidecar now and with the system."""
     system = system or takeover
     owner = user or os.environ.get("SUDO_USER") or getpass.getuser()
@@ -38,6 +43,7 @@ def install_command(system: bool, user: str | None, takeover: bool, print_only: 
         takeover=takeover,
         listen=service.ollama_listens() if takeover else service.DEFAULT_LISTEN,
         gpu=service.gpu_node(),
+        follow=follow,
     )
     if print_only:
         output.result(_text(plan))

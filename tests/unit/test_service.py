@@ -55,6 +55,20 @@ def test_a_unit_of_ones_own_is_installed_started_and_removed(
     assert "--user disable --now ollama-spec.service" in calls.read_text()
 
 
+def test_a_timer_follows_ollama_and_goes_with_the_service(calls: Path) -> None:
+    folder = service.user_folder()
+    assert run(["service", "install", "--follow"]) == 0
+    assert "-m ollama_spec build follow\n" in (folder / service.FOLLOW).read_text()
+    assert calls.read_text().splitlines() == [
+        "--user daemon-reload",
+        "--user enable --now ollama-spec.service",
+        "--user enable --now ollama-spec-follow.timer",
+    ]
+    assert run(["service", "uninstall"]) == 0
+    assert list(folder.iterdir()) == []
+    assert "--user disable --now ollama-spec-follow.timer" in calls.read_text()
+
+
 def test_print_changes_nothing(
     calls: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +164,21 @@ def test_case_39_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path, takeo
     unit.write_text(text)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--recursive-errors=no", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is missing")
+def test_systemd_finds_nothing_wrong_with_the_timer(tmp_path: Path) -> None:
+    plan = service.plan_install(tmp_path, follow=True)
+    units = [tmp_path / service.FOLLOW, tmp_path / service.TIMER]
+    for unit in units:
+        unit.write_text(plan.files[unit])
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", *map(str, units)],
         capture_output=True,
         text=True,
         check=False,
