@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from ollama_spec.errors import BuildError, CompileFailed, DockerUnavailable
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(3600)]
 BASE = "ollama-spec-test-base:bookworm"
+LABEL = "ollama-spec.build"
 PACKAGES = "g++,cmake,ninja-build,ccache,binutils"
 CMAKE = """\
 cmake_minimum_required(VERSION 3.14)
@@ -35,29 +37,54 @@ add_executable(llama-server common/server.cpp)
 """
 
 
+class Daemon:
+    """A dockerd of our own; or the one in use here, left as it is (`folder` is None)."""
+
+    def __init__(self, address: str, folder: Path | None = None) -> None:
+        self.address, self.folder = address, folder
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        argv = ["dockerd", "-H", self.address, "--pidfile", f"{self.folder}/pid"]
+        argv += ["--iptables=false", "--ip6tables=false", "--bridge=none"]
+        argv += ["--data-root", str(REAL_CACHE / "dockerd"), "--exec-root", f"{self.folder}/exec"]
+        with Path(f"{self.folder}/log").open("a") as log:
+            self.child = subprocess.Popen(argv, stdout=log, stderr=log)
+        limit = time.monotonic() + 60
+        while self.child.poll() is None and time.monotonic() < limit:
+            if (
+                subprocess.run(
+                    ["docker", "-H", self.address, "info"], capture_output=True
+                ).returncode
+                == 0
+            ):
+                return
+            time.sleep(0.2)
+        pytest.skip(f"dockerd does not start here: {Path(f'{self.folder}/log').read_text()[-300:]}")
+
+    def stop(self) -> None:
+        if self.child:
+            self.child.terminate()
+            self.child.wait(timeout=60)
+
+
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a daemon: the one in use here, else one of our own for these tests."""
+def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     if os.environ.get("DOCKER_HOST") or Path("/var/run/docker.sock").exists():
-        yield docker_engine.daemon_host()
+        yield Daemon(docker_engine.daemon_host())
         return
     if not shutil.which("dockerd") or os.getuid() != 0:
         pytest.skip("no docker daemon here, and no `dockerd` with root to start one")
     folder = tmp_path_factory.mktemp("dockerd")
-    address = f"unix://{folder}/d.sock"
-    argv = ["dockerd", "-H", address, "--pidfile", f"{folder}/pid", "--iptables=false"]
-    argv += ["--ip6tables=false", "--bridge=none"]
-    argv += ["--data-root", str(REAL_CACHE / "dockerd"), "--exec-root", f"{folder}/exec"]
-    with (folder / "log").open("w") as log:
-        child = subprocess.Popen(argv, stdout=log, stderr=log)
-    limit = time.monotonic() + 30
-    while not (folder / "d.sock").exists() and time.monotonic() < limit:
-        time.sleep(0.1)
-    if child.poll() is not None:
-        pytest.skip(f"dockerd does not start here: {(folder / 'log').read_text()[-300:]}")
-    yield address
-    child.terminate()
-    child.wait(timeout=30)
+    ours = Daemon(f"unix://{folder}/d.sock", folder)
+    ours.start()
+    yield ours
+    ours.stop()
+
+
+@pytest.fixture(scope="module")
+def daemon(dockerd: Daemon) -> str:
+    return dockerd.address
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +142,15 @@ def project(folder: Path, server: str) -> Path:
     return folder
 
 
+def slow_project(folder: Path) -> Path:
+    project(folder, "int main() {}")
+    (folder / "CMakeLists.txt").write_text(
+        CMAKE + "add_custom_command(OUTPUT step COMMAND sleep 600)\n"
+        "add_custom_target(slow DEPENDS step)\nadd_dependencies(llama-server slow)\n"
+    )
+    return folder
+
+
 @pytest.fixture
 def no_overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = tmp_path / "runner_src"
@@ -124,7 +160,7 @@ def no_overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_left(client: Any) -> None:
-    assert client.containers.list(all=True, filters={"label": "ollama-spec.build"}) == []
+    assert client.containers.list(all=True, filters={"label": LABEL}) == []
     store = ArtefactStore()
     assert store.list() == [] and (not store.root.exists() or list(store.root.iterdir()) == [])
 
@@ -143,16 +179,12 @@ def test_a_compile_error_is_shown_and_the_container_goes(
 def test_a_killed_container_is_one_clear_error(
     plan: docker_plan.DockerPlan, client: Any, tmp_path: Path
 ) -> None:
-    source = project(tmp_path / "src", "int main() {}")
-    (source / "CMakeLists.txt").write_text(
-        CMAKE + "add_custom_command(OUTPUT step COMMAND sleep 600)\n"
-        "add_custom_target(slow DEPENDS step)\nadd_dependencies(llama-server slow)\n"
-    )
+    source = slow_project(tmp_path / "src")
 
     def kill() -> None:
         limit = time.monotonic() + 300
         while time.monotonic() < limit:
-            for container in client.containers.list(filters={"label": "ollama-spec.build"}):
+            for container in client.containers.list(filters={"label": LABEL}):
                 time.sleep(2)
                 container.kill()
                 return
@@ -163,6 +195,40 @@ def test_a_killed_container_is_one_clear_error(
     with pytest.raises(CompileFailed, match=r"container was killed \(exit code 137\)"):
         docker_engine.build_docker(plan, source=str(source))
     killer.join()
+    nothing_left(client)
+
+
+BUILD = """\
+import sys
+from pathlib import Path
+from ollama_spec.build import docker_engine, docker_plan
+docker_engine.resource_dir = lambda name: Path(sys.argv[1])
+plan = docker_plan.DockerPlan.model_validate_json(sys.argv[2])
+docker_engine.build_docker(plan, source=sys.argv[3])
+"""
+
+
+@pytest.mark.usefixtures("no_overlay")
+def test_a_daemon_restart_ends_the_build_and_the_next_one_tidies_up(
+    plan: docker_plan.DockerPlan, dockerd: Daemon, client: Any, tmp_path: Path
+) -> None:
+    if dockerd.folder is None:
+        pytest.skip("the daemon here is not ours to restart")
+    source = slow_project(tmp_path / "src")
+    argv = [sys.executable, "-c", BUILD, tmp_path / "runner_src", plan.model_dump_json(), source]
+    child = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 300
+    while not client.containers.list(filters={"label": LABEL}) and time.monotonic() < limit:
+        time.sleep(0.2)
+    time.sleep(2)
+    dockerd.stop()
+    _, err = child.communicate(timeout=120)
+    dockerd.start()
+    assert child.returncode != 0
+    assert "BuildError: the docker daemon went away during the build" in err
+    broken = project(tmp_path / "broken", "int main() { return strng; }")
+    with pytest.raises(CompileFailed, match="'strng' was not declared"):
+        docker_engine.build_docker(plan, source=str(broken))
     nothing_left(client)
 
 
@@ -196,7 +262,7 @@ def test_a_runner_built_in_a_container_runs_on_the_host(
     assert elf.read(artefact.server).runpath == ["$ORIGIN"]
     done = subprocess.run([artefact.server, "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and "10488" in done.stderr
-    assert client.containers.list(all=True, filters={"label": "ollama-spec.build"}) == []
+    assert client.containers.list(all=True, filters={"label": LABEL}) == []
 
 
 def test_docker_is_the_one_we_think(client: Any) -> None:
