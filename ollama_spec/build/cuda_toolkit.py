@@ -20,6 +20,7 @@ from ollama_spec import paths
 from ollama_spec.build import toolchain
 from ollama_spec.errors import BuildError
 
+_USUAL = (Path("/usr/local/cuda"), Path("/opt/cuda"))
 _RUNTIME = ("libcudart.so", "libcublas.so", "libcublasLt.so")
 _HINT = (
     "install a CUDA toolkit and set CUDA_HOME, take the wheels with nvidia-cuda-nvcc's and name "
@@ -75,7 +76,7 @@ def _places() -> Iterator[Path]:
     nvcc = shutil.which("nvcc")
     if nvcc:
         yield Path(nvcc).resolve().parent.parent
-    yield from (Path("/usr/local/cuda"), Path("/opt/cuda"))
+    yield from _USUAL
 
 
 def _version(nvcc: Path) -> str:
@@ -112,15 +113,16 @@ def _completed(home: Path) -> Path:
         plain = path.name.partition(".so.")[0] + ".so"
         if ".so." in path.name and not (libraries / plain).exists():
             (libraries / plain).symlink_to(path.name)
-    _driver_stub(home / "include/cuda.h", libraries / "stubs/libcuda.so")
+    driver_stub(home / "include/cuda.h", libraries / "stubs/libcuda.so")
     (root / "complete").touch()
     return root
 
 
-def _driver_stub(header: Path, target: Path) -> None:
+def driver_stub(header: Path, target: Path) -> None:
     """A library to link against that names the driver's functions; it is never loaded."""
-    names = set(re.findall(r"\b(cu[A-Z]\w*)\s*\(", header.read_text(errors="replace")))
-    names |= set(re.findall(r"#define\s+cu[A-Z]\w*\s+(cu[A-Z]\w*)", header.read_text()))
+    text = header.read_text(errors="replace")
+    names = set(re.findall(r"\b(cu[A-Z]\w*)\s*\(", text))
+    names |= set(re.findall(r"#define\s+cu[A-Z]\w*\s+(cu[A-Z]\w*)", text))
     code = "\n".join(f"int {name}(void) {{ return 34; }}" for name in sorted(names))
     done = subprocess.run(
         [

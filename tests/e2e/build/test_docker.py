@@ -114,10 +114,10 @@ def base_image(client: Any) -> str:
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             if done.returncode:
                 pytest.skip(f"debootstrap failed: {done.stdout[-200:]}")
-        packed = subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE)
         repository, _, label = BASE.partition(":")
-        client.api.import_image_from_data(packed.stdout, repository=repository, tag=label)
-        packed.wait()
+        argv = ["tar", "-C", str(root), "-c", "."]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE) as packed:
+            client.api.import_image_from_data(packed.stdout, repository=repository, tag=label)
     return BASE
 
 

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ollama_spec.build import check, compat, engines, llama_version, ollamas, tags, thin_library
+from ollama_spec.build import (
+    check,
+    engines,
+    llama_version,
+    ollamas,
+    tags,
+)
 from ollama_spec.build.detect import EngineVerdict, Report, choose, pick
 from ollama_spec.build.gpu import Gpu, GpuReport
-from ollama_spec.build.llama_version import LlamaVersion
 from ollama_spec.build.ollamas import Binary, Server
 from ollama_spec.build.tags import Conclusion, TagTable
 from ollama_spec.errors import BuildError
@@ -207,58 +212,14 @@ def test_auto_builds_what_ollama_carries() -> None:
         engines.decide(engines.Request(), report(None))
 
 
-def test_libraries_of_another_commit_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"of llama\.cpp b10380, not b10488"):
-        thin_library.check_version(LlamaVersion(text="", build=10380), "b10488", tmp_path)
-    thin_library.check_version(LlamaVersion(text="", build=10488), "b10488", tmp_path)
-    with pytest.raises(BuildError, match=r"lacks libllama\.so\.0"):
-        thin_library.check(tmp_path, "b10488")
-
-
-PATCH = """\
---- a/src/llama-model-loader.cpp
-+++ b/src/llama-model-loader.cpp
-@@ -1,3 +1,4 @@
- one
-+ours
- two
- three
-"""
-
-
-def layer(root: Path, pin: str = "b5") -> Path:
-    folder = root / "llama/compat"
-    (folder / "models").mkdir(parents=True)
-    (folder / "001-hooks.patch").write_text(PATCH)
-    (folder / "layer.cpp").write_text("int layer;")
-    (folder / "models/extra.cpp").write_text("int extra;")
-    (root / "LLAMA_CPP_VERSION").write_text(pin + "\n")
-    return folder
-
-
-TREE = {
-    "src/llama-model-loader.cpp": "one\ntwo\nthree\n",
-    "src/CMakeLists.txt": "add_library(llama)\n",
-    "tools/mtmd/CMakeLists.txt": "add_library(mtmd)\n",
-}
-
-
-def test_the_compat_layer_patches_and_adds_its_sources(tmp_path: Path) -> None:
-    folder = layer(tmp_path)
-    assert compat.locate(str(tmp_path), "b5", None) == folder
-    texts = compat.plan(folder, TREE.get)
-    assert texts["src/llama-model-loader.cpp"] == "one\nours\ntwo\nthree\n"
-    llama, mtmd = texts["src/CMakeLists.txt"], texts["tools/mtmd/CMakeLists.txt"]
-    assert "ollama-compat/layer.cpp" in llama and "ollama-compat/models/extra.cpp" in llama
-    assert "ollama-compat/layer.cpp" in mtmd and "models/extra.cpp" not in mtmd
-    assert "OLLAMA_COMPAT_MTMD_BUILD" in mtmd and "OLLAMA_COMPAT_MTMD_BUILD" not in llama
-
-
-def test_a_compat_layer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    folder = layer(tmp_path, pin="b6")
-    with pytest.raises(BuildError, match=r"is for llama.cpp b6, not b5"):
-        compat.locate(str(tmp_path), "b5", None)
-    with pytest.raises(BuildError, match=r"patch 001-hooks\.patch does not fit"):
-        compat.plan(folder, {**TREE, "src/llama-model-loader.cpp": "other\n"}.get)
-    with pytest.raises(BuildError, match="not Ollama's source"):
-        compat.locate(str(tmp_path / "none"), "b5", None)
+def test_the_table_gives_the_commit_a_binary_does_not_tell() -> None:
+    facts = tags.table()
+    silent = Conclusion(tag="b10488", how="llama-server's build number")
+    found = tags.with_commit(silent, facts)
+    assert found.commit == "9d77fa17254e1dee4b9e92504c91611a60b1359f"
+    assert found.commit_by == "table of tags"
+    told = silent.model_copy(update={"commit": "9d77fa172"})
+    assert tags.with_commit(told, facts) == told and told.commit_by == "llama-server"
+    unknown = Conclusion(tag="b1", how="x")
+    assert tags.with_commit(unknown, facts).commit is None
+    assert all(len(commit) in (9, 40) for commit in facts.commits.values())
