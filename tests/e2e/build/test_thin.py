@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from fixtures.real import REAL_CACHE, caches
 from real_ollama import install
 
+from ollama_spec.artefacts import ArtefactStore, Manifest
 from ollama_spec.build import elf, engines, follow, thin_library
 from ollama_spec.errors import BuildError
 
@@ -53,6 +55,7 @@ def test_detect_names_release_tag_and_engine_without_a_network(tree: Path) -> No
     assert binary["llama"]["build"] == 10488
     assert binary["backends"] == ["cpu"]
     assert found["conclusion"]["tag"] == "b10488"
+    assert found["conclusion"]["commit"] == "9d77fa17254e1dee4b9e92504c91611a60b1359f"
     assert found["server"]["version"] is None and found["server"]["error"]
     assert found["engine"] == "thin"
 
@@ -77,24 +80,65 @@ def test_auto_takes_thin_and_the_runner_computes_with_ollamas_libraries(
     assert ours.read_bytes() == theirs.read_bytes()
 
     argv = [str(artefact.server), "--model", str(smollm2), "--model-draft", str(smollm2_drafter)]
-    argv += ["--spec-type", "draft-simple", "--spec-draft-relaxed-top-n", "5", "--ctx-size", "512"]
+    argv += ["--spec-type", "draft-simple", "--spec-draft-relaxed-top-n", "5", "--ctx-size", "4096"]
+    argv += ["--specprefill-model", str(smollm2), "--specprefill-min-tokens", "600"]
+    argv += ["--specprefill-keep", "0.3", "--specprefill-tail", "64", "--specprefill-min-gain", "0"]
     argv += ["--threads", "1", "--threads-draft", "1"]  # spinning threads starve on a busy machine
     with server(argv, tmp_path) as (client, pid):
         maps = Path(f"/proc/{pid}/maps").read_text()
-        body = {"messages": [{"role": "user", "content": "Name three colours."}], "max_tokens": 24}
-        reply = client.post("/v1/chat/completions", json={**body, "temperature": 0})
+        answer = chat(client, "Write a short story about a dog.", max_tokens=64)
+        assert answer["timings"]["draft_n"] > 0
+        assert answer["timings"]["draft_n_relaxed"] > 0
+        assert answer["timings"]["specprefill"]["status"] == "disabled"  # only when asked for
+        text = " ".join(f"On day {day} the ship sailed {day * 7 % 50} miles." for day in range(90))
+        long = f"{text}\nHow many miles did the ship sail on day 40?"
+        sparse = chat(client, long, max_tokens=8, specprefill=True)["timings"]["specprefill"]
     assert str(ours.resolve()) in maps
-    assert reply.status_code == 200
-    timings = reply.json()["timings"]
-    assert timings["draft_n"] > 0 and "draft_n_relaxed" in timings
+    assert sparse["status"] == "active" and sparse["pos"] == "original"
+    assert 0 < sparse["kept"] < 0.7 * sparse["total"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_path")
+def test_follow_switches_to_what_ollama_carries_and_keeps_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compiled objects come from the cache; the store of runners is this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(REAL_CACHE / "cache"))
+    store = ArtefactStore()
+    old = Manifest(key="b10380-old", tag="b10380", commit="c", source="s", overlay="o",
+                   engine="thin", flags=[])  # fmt: skip
+    store.use(store.publish(store.staging(old.key), old))
+    argv = [sys.executable, "-m", "ollama_spec", "build", "follow", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert (found["tag"], found["engine"], found["changed"]) == ("b10488", "thin", True)
+    assert found["before"] == old.key and found["error"] is None
+    current, previous = store.current(), store.previous()
+    assert current is not None and current.manifest.key == found["now"]
+    assert previous is not None and previous.manifest.key == old.key
+    again = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    assert again["changed"] is False and again["now"] == found["now"]
+    subprocess.run([*argv[:4], "rollback"], check=True, capture_output=True)
+    current = store.current()
+    assert current is not None and current.manifest.key == old.key
 
 
 @pytest.mark.usefixtures("on_path")
-def test_follow_reports_a_failure_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_reports_a_failure_and_stays() -> None:
     """Sources that do not exist stand for any failed build."""
     found = follow.follow(engines.Request(source="/nonexistent", engine="native"))
     assert found.changed is False and found.now is None
     assert found.tag == "b10488" and found.error is not None
+
+
+def chat(client: httpx.Client, question: str, **keys: object) -> dict[str, Any]:
+    body = {"messages": [{"role": "user", "content": question}], "temperature": 0, **keys}
+    reply = client.post("/v1/chat/completions", json=body)
+    assert reply.status_code == 200, reply.text
+    answer: dict[str, Any] = reply.json()
+    assert answer["choices"][0]["message"]["content"].strip()
+    return answer
 
 
 @contextmanager
