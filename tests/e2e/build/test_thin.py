@@ -9,15 +9,11 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from fixtures.real import REAL_CACHE, caches
+from fixtures.servers import chat, server
 from real_ollama import install
 
 from ollama_spec.artefacts import ArtefactStore, Manifest
@@ -130,34 +126,3 @@ def test_follow_reports_a_failure_and_stays() -> None:
     found = follow.follow(engines.Request(source="/nonexistent", engine="native"))
     assert found.changed is False and found.now is None
     assert found.tag == "b10488" and found.error is not None
-
-
-def chat(client: httpx.Client, question: str, **keys: object) -> dict[str, Any]:
-    body = {"messages": [{"role": "user", "content": question}], "temperature": 0, **keys}
-    reply = client.post("/v1/chat/completions", json=body)
-    assert reply.status_code == 200, reply.text
-    answer: dict[str, Any] = reply.json()
-    assert answer["choices"][0]["message"]["content"].strip()
-    return answer
-
-
-@contextmanager
-def server(argv: list[str], folder: Path) -> Iterator[tuple[httpx.Client, int]]:
-    socket = folder / "s.sock"
-    with (folder / "log").open("w") as log:
-        child = subprocess.Popen([*argv, "--host", str(socket)], stdout=log, stderr=log)
-    transport = httpx.HTTPTransport(uds=str(socket))
-    try:
-        with httpx.Client(transport=transport, base_url="http://runner", timeout=600) as client:
-            limit = time.monotonic() + 60
-            while child.poll() is None and time.monotonic() < limit:
-                try:
-                    if client.get("/health").status_code == 200:
-                        break
-                except httpx.TransportError:
-                    pass
-                time.sleep(0.1)
-            yield client, child.pid
-    finally:
-        child.kill()
-        child.wait()
