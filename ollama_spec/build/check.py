@@ -63,11 +63,11 @@ def check_tag(tag: str, *, source: str | None = None, compile_: bool = True) -> 
         actual = tag
     releases = [version for version, pin in facts.releases.items() if pin == tag]
     result = CheckResult(tag=tag, checked_as=actual, pinned_by=releases)
-    pristine = _pristine(actual, source)
+    untouched = pristine(actual, source)
     ours = resource_dir("runner_src")
     with compiling.interruptible("check"), _scratch() as scratch:
         tree = WorkTree(scratch)
-        shutil.copytree(pristine, tree.src)
+        shutil.copytree(untouched, tree.src)
         try:
             tree.apply(ours, actual)
         except BuildError as error:
@@ -92,7 +92,7 @@ def compiled_files(plan: overlay.Overlay, tag: str, tree: WorkTree) -> list[str]
     return sorted({*ours, *(file for file in touched if file.endswith(".cpp"))})
 
 
-def _pristine(tag: str, source: str | None) -> Path:
+def pristine(tag: str, source: str | None) -> Path:
     """An untouched tree of `tag`, kept in the cache between checks."""
     folder = paths.cache_dir() / "check" / tag
     with exclusive(folder.with_suffix(".lock"), f"the tree of {tag}", "fetched"):

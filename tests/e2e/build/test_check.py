@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from fixtures.real import caches
 
+from ollama_spec import paths
 from ollama_spec.build import check
 from ollama_spec.build import overlay as overlays
 from ollama_spec.resources import resource_dir
@@ -61,6 +64,8 @@ def test_the_command_ends_with_code_7_when_a_tag_does_not_fit(tmp_path: Path) ->
         path = tmp_path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n")
+    killed = paths.cache_dir() / "check/.scratch-999999999"  # no process has this number
+    killed.mkdir(parents=True)
     argv = [sys.executable, "-m", "ollama_spec", "build", "check", "--tags", "b9000", "--json"]
     done = subprocess.run(
         [*argv, "--source", str(tmp_path)], capture_output=True, text=True, check=False
@@ -68,3 +73,24 @@ def test_the_command_ends_with_code_7_when_a_tag_does_not_fit(tmp_path: Path) ->
     assert done.returncode == 7 and "the overlay does not fit b9000" in done.stderr
     (found,) = json.loads(done.stdout)
     assert found["applies"] is False and "hook " in found["error"]
+    assert scratch() == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_check_leaves_nothing(number: signal.Signals) -> None:
+    with caches():
+        tree = check.pristine("b9409", None)
+    argv = [sys.executable, "-m", "ollama_spec", "build", "check", "--tags", "b9409"]
+    child = subprocess.Popen([*argv, "--source", str(tree)], stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 60
+    while not scratch() and time.monotonic() < limit:
+        time.sleep(0.05)
+    child.send_signal(number)
+    _, err = child.communicate(timeout=300)
+    assert child.returncode == 7 and "error: the check was interrupted" in err
+    assert scratch() == []
+
+
+def scratch() -> list[Path]:
+    return list((paths.cache_dir() / "check").glob(".scratch-*"))
