@@ -76,6 +76,10 @@ class _Cuda:
         return {
             **steps.MODULES,
             **steps.CUDA,
+            # One CPU module, for this CPU: modules cannot be built with GGML_NATIVE.
+            "GGML_CPU_ALL_VARIANTS": "OFF",
+            "CMAKE_C_FLAGS": "-march=native",
+            "CMAKE_CXX_FLAGS": "-march=native",
             "CMAKE_CUDA_ARCHITECTURES": ";".join(self.archs),
             "CMAKE_CUDA_COMPILER": str(self.toolkit.nvcc),
             "CUDAToolkit_ROOT": str(self.toolkit.root),
@@ -92,8 +96,7 @@ def artefact_key(
 ) -> str:
     """Names tag, kind, CPU or GPU, compat layer and, for the user's own folder, its content."""
     parts = [tag, "stock" if stock else f"spec-{overlay.digest(resource_dir('runner_src'))}"]
-    # Modules choose among CPU variants when they are loaded; a CPU build is for this CPU only.
-    parts += ["native", "cuda", cuda.word] if cuda else ["native", "cpu", toolchain.host_id()]
+    parts += ["native", *(["cuda", cuda.word] if cuda else ["cpu"]), toolchain.host_id()]
     if layer:
         parts.append(f"compat-{compats.digest(layer)}")
     if source not in (None, "auto", "git", "registry"):
