@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 DEFAULT_HOST = "registry.ollama.ai"
@@ -60,6 +61,7 @@ class ModelName:
         return PurePosixPath(self.host, self.namespace, self.model, self.tag)
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str) -> ModelName:
     """Parse a model name; raises InvalidName with Ollama's own wording."""
     rest = text.strip()
@@ -94,6 +96,7 @@ class ModelReference:
     source: str | None  # "local", "cloud" or None
 
 
+@lru_cache(maxsize=1024)
 def parse_reference(raw: str) -> ModelReference:
     """Cut a source suffix (`:local`, `:cloud`, `:<tag>-cloud`) off a request's model text."""
     text = raw.strip()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,10 @@ class ModelStore:
             path = self._path(names.parse(names.parse_reference(text).base))
         except names.InvalidName:
             return None
-        return _read(path) if path.is_file() else None
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            return None
 
     def get(self, text: str) -> ModelRecord:
         record = self.find(text)
@@ -137,6 +141,13 @@ def _files(record: ModelRecord) -> set[Path]:
 
 
 def _read(path: Path) -> ModelRecord:
+    state = path.stat()
+    return _parsed(path, state.st_ino, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _parsed(path: Path, _inode: int, _mtime: int) -> ModelRecord:
+    """Remembered until the file is replaced: `serve` asks for every request."""
     try:
         return ModelRecord.model_validate_json(path.read_bytes())
     except ValidationError as error:

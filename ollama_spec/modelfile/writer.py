@@ -71,16 +71,17 @@ def _rest(
             lines.append(f"{kind} {quoted(text, kind)}")
     for name, value in parameters.items():
         for item in value if isinstance(value, list) else [value]:
-            lines.append(f"PARAMETER {name} {quoted(_scalar(item), f'PARAMETER {name}')}")
+            lines.append(f"PARAMETER {name} {quoted(scalar(item), f'PARAMETER {name}')}")
     lines += [f"LICENSE {quoted(text, 'LICENSE')}" for text in licenses]
     lines += [f"MESSAGE {role} {quoted(text, f'MESSAGE {role}')}" for role, text in messages]
     return "\n".join(lines) + "\n"
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
+    """A parameter's value as Go prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return repr(value) if isinstance(value, float) else str(value)
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def quoted(text: str, what: str) -> str:
@@ -95,7 +96,8 @@ def quoted(text: str, what: str) -> str:
     plain = "\n" not in text and text == text.strip(" \t") and not text.startswith('"')
     if plain and text:
         return text
-    for quote in ('"', '"""'):
+    # Ollama's own order, so that its `show` and ours look alike.
+    for quote in ('"""', '"') if '"' in text else ('"', '"""'):
         if _closes_only_at_end(text, quote):
             return f"{quote}{text}{quote}"
     raise ModelfileError(

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any
 
 import zstandard
@@ -22,7 +23,6 @@ from ollama_spec.runner.call import Call
 from ollama_spec.runner.handlers import MODEL_ROUTES
 from ollama_spec.runner.passthrough import Unreachable, Upstream
 from ollama_spec.runner.request import Services
-from ollama_spec.store import ModelStore
 
 log = logging.getLogger(__name__)
 
@@ -70,33 +70,34 @@ class Front:
 
     async def tags(self, request: web.Request) -> web.StreamResponse:
         mine = await asyncio.to_thread(
-            lambda: [inventory.tag(item) for item in ModelStore().list()]
+            lambda: [inventory.tag(item) for item in self.services.store.list()]
         )
         theirs = await self.upstream.get_json("/api/tags")
-        return replies.json_reply({"models": _union(mine, theirs)})
+        return replies.json_reply({"models": _union(mine, theirs, "modified_at")})
 
     async def ps(self, request: web.Request) -> web.StreamResponse:
         mine = [inventory.running(item) for item in self.services.pool.loaded()]
         theirs = await self.upstream.get_json("/api/ps")
-        return replies.json_reply({"models": _union(mine, theirs)})
+        return replies.json_reply({"models": _union(mine, theirs, "expires_at")})
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         mine = [
-            _openai_model(item.name, item.created_at.timestamp()) for item in ModelStore().list()
+            _openai_model(item.name, item.created_at.timestamp())
+            for item in self.services.store.list()
         ]
         theirs = await self.upstream.get_json("/v1/models")
         known = {item["id"].lower() for item in mine}
         other = [
             item for item in (theirs or {}).get("data") or [] if item["id"].lower() not in known
         ]
-        data = mine + other
+        data = sorted(mine + other, key=lambda item: -item["created"])
         return replies.json_reply(
             {"object": "list", "data": data or None}, content_type="application/json", end=b"\n"
         )
 
     async def model(self, request: web.Request) -> web.StreamResponse:
         text = request.match_info["model"]
-        record = resolve.ours(text)
+        record = resolve.ours(self.services.store, text)
         if record is None:
             return await self._pass_on(request, b"", resolve.not_found(text))
         entry = _openai_model(text, record.created_at.timestamp(), shown=text)
@@ -112,7 +113,9 @@ class Front:
         text = _model_text(raw, request.path)
         try:
             # What a pair in Ollama's store is, Ollama itself says best.
-            record = resolve.ours(text, ollama_pairs=request.path != "/api/show")
+            record = resolve.ours(
+                self.services.store, text, ollama_pairs=request.path != "/api/show"
+            )
             if record is None:
                 return await self._pass_on(request, data, _missing(request.path, text))
             _model.set(record.name)
@@ -139,7 +142,7 @@ class Front:
         data = await request.read()
         try:
             raw = decode.parse(data)
-            record = resolve.ours(raw.get("source"))
+            record = resolve.ours(self.services.store, raw.get("source"))
             if record is None:
                 return await self._pass_on(request, data, _needs_ollama(self.upstream, request))
             return await manage.copy(record, raw.get("destination"))
@@ -152,7 +155,7 @@ class Front:
             text = _model_text(decode.parse(data), request.path)
         except ApiError as error:
             return await self._pass_on(request, data, error)
-        record = resolve.ours(text)
+        record = resolve.ours(self.services.store, text)
         if record is None:
             return await self._pass_on(request, data, resolve.not_found(text))
         return await manage.delete(record, self.services.pool)
@@ -228,13 +231,22 @@ def _missing(path: str, text: Any) -> ApiError:
     return error
 
 
-def _union(mine: list[dict[str, Any]], theirs: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Ours first in case of one name in both, as requests for it come to us."""
+def _union(
+    mine: list[dict[str, Any]], theirs: dict[str, Any] | None, latest: str
+) -> list[dict[str, Any]]:
+    """Both lists in Ollama's order, the latest first; of a name in both ours, as we serve it."""
     known = {item["name"].lower() for item in mine}
     other = [
         item for item in (theirs or {}).get("models") or [] if item["name"].lower() not in known
     ]
-    return mine + other
+    return sorted(mine + other, key=lambda item: _moment(item.get(latest)), reverse=True)
+
+
+def _moment(text: Any) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _openai_model(name: str, created: float, shown: str | None = None) -> dict[str, Any]:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ollama_spec.gguf import GgufHeader
 from ollama_spec.store import ModelRecord
 
 
-def of_template(jinja: str) -> list[str]:
-    found = []
+@lru_cache(maxsize=64)
+def of_template(jinja: str) -> tuple[str, ...]:
+    found: tuple[str, ...] = ()
     if "tools" in jinja or "tool_call" in jinja:
-        found.append("tools")
+        found += ("tools",)
     both_tags = "<think>" in jinja and "</think>" in jinja
     splits = "split('</think>')" in jinja or 'split("</think>")' in jinja
     if both_tags or (splits and "reasoning_content" not in jinja):
-        found.append("thinking")
+        found += ("thinking",)
     return found
 
 
 def of_model(record: ModelRecord, header: GgufHeader) -> list[str]:
     """In the order `/api/show` lists them."""
-    found = of_template(header.chat_template or "")
+    found = list(of_template(header.chat_template or ""))
     pooling = f"{header.arch}.pooling_type" in header.kv
     found.append("embedding" if pooling else "completion")
     if f"{header.arch}.vision.block_count" in header.kv or record.projector:

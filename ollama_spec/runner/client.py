@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from ollama_spec.runner import sse
+from ollama_spec.runner import sse, wire
 from ollama_spec.runner.apierror import CONNECTION_LOST, ApiError
 from ollama_spec.runner.child import Child
 
@@ -71,7 +71,10 @@ class RunnerClient:
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         while True:
             try:
-                async with asyncio.timeout(self._idle):
+                if self._idle:
+                    async with asyncio.timeout(self._idle):
+                        chunk = await response.content.readany()
+                else:
                     chunk = await response.content.readany()
             except TimeoutError:
                 raise ApiError(
@@ -97,7 +100,7 @@ class RunnerClient:
 
 def _event(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = wire.loads(data)
     except ValueError:
         raise ApiError(
             500, f"llama-server sent an event that is not JSON: {data[:200]!r}"

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
+import uvloop
 from aiohttp import web
 
 from ollama_spec import output, paths
@@ -25,6 +26,7 @@ from ollama_spec.runner.app import Front
 from ollama_spec.runner.passthrough import Upstream
 from ollama_spec.runner.pool import Pool
 from ollama_spec.runner.request import Services
+from ollama_spec.store import ModelStore
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,8 @@ def serve(config: Config, ready_file: Path | None = None) -> int:
     listener = listen(config.host)
     try:
         orphans.sweep()
-        return asyncio.run(_serve(config, listener, ready_file))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(config, listener, ready_file))
     finally:
         listener.close()
         if ready_file:
@@ -102,7 +105,7 @@ async def running(config: Config, listener: socket.socket) -> AsyncGenerator[str
     address = listener.getsockname()
     pool = Pool(config, lambda: binary.find(config))
     upstream = Upstream(config.upstream)
-    front = Front(Services(config, pool), upstream)
+    front = Front(Services(config, pool, ModelStore()), upstream)
     runner = web.AppRunner(
         front.app(loopback=ipaddress.ip_address(address[0]).is_loopback),
         handler_cancellation=True,

@@ -43,6 +43,7 @@ def origin_allowed(origin: str, host: str, allowed: Iterable[str]) -> bool:
     return any(entry == "*" or fnmatch.fnmatchcase(origin, entry) for entry in allowed)
 
 
+@lru_cache(maxsize=256)
 def host_allowed(host: str) -> bool:
     """For a loopback listener: an address of this machine or a name that means it."""
     name = _without_port(host).lower()

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from ollama_spec.runner import anthropic_writer, wire
 from ollama_spec.runner.apierror import ApiError, native_body, openai_body
+from ollama_spec.runner.outflow import Outflow
 
 log = logging.getLogger(__name__)
 
@@ -67,14 +68,15 @@ async def native(
             return native_error(error, streamed=stream)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
+        await response.write(wire.line(first))
+        out = Outflow(request, response)
         try:
-            await response.write(wire.line(first))
             async for chunk in chunks:
-                await response.write(wire.line(chunk))
+                await out.write(wire.line(chunk))
         except ApiError as error:
             log.error("answer broken off: %s", error.message)
-            await response.write(wire.line(native_body(error)))
-        await response.write_eof()
+            await out.write(wire.line(native_body(error)))
+        await out.end()
         return response
 
 
@@ -91,12 +93,13 @@ async def events(
             headers={"Content-Type": "text/event-stream", **(headers or {})}
         )
         await response.prepare(request)
+        await response.write(first)
+        out = Outflow(request, response)
         try:
-            await response.write(first)
             async for piece in pieces:
-                await response.write(piece)
+                await out.write(piece)
         except ApiError as error:
             log.error("answer broken off: %s", error.message)
-            await response.write(error_event(error))
-        await response.write_eof()
+            await out.write(error_event(error))
+        await out.end()
         return response

@@ -16,7 +16,7 @@ from ollama_spec.runner.apierror import ApiError
 from ollama_spec.runner.argv import Wanted
 from ollama_spec.runner.pool import Lease, Loaded, Pool
 from ollama_spec.runner.receipts import receipt
-from ollama_spec.store import ModelRecord
+from ollama_spec.store import ModelRecord, ModelStore
 
 _LEVELS = ("high", "medium", "low", "max")
 _THINK = '"high", "medium", "low", "max", true, or false'
@@ -28,6 +28,7 @@ class Services:
 
     config: Config
     pool: Pool
+    store: ModelStore
 
 
 @dataclass

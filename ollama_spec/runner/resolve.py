@@ -14,7 +14,7 @@ from ollama_spec.store import Message, ModelRecord, ModelStore
 log = logging.getLogger(__name__)
 
 
-def ours(text: object, *, ollama_pairs: bool = True) -> ModelRecord | None:
+def ours(store: ModelStore, text: object, *, ollama_pairs: bool = True) -> ModelRecord | None:
     """The record for a request's model text, whatever its spelling; None: not ours.
 
     `ollama_pairs`: whether Ollama's own pairs count.
@@ -28,7 +28,7 @@ def ours(text: object, *, ollama_pairs: bool = True) -> ModelRecord | None:
         return None
     if reference.source == "cloud":
         return None
-    return ModelStore().find(text) or (_ollama_pair(name) if ollama_pairs else None)
+    return store.find(text) or (_ollama_pair(name) if ollama_pairs else None)
 
 
 def _ollama_pair(name: names.ModelName) -> ModelRecord | None:

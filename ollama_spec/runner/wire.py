@@ -8,28 +8,42 @@ import secrets
 import string
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ALPHABET = string.ascii_lowercase + string.digits
 # Go escapes these in strings; outside strings JSON never holds them, so plain replacement is safe.
-_ESCAPES = {
-    ord("<"): "\\u003c",
-    ord(">"): "\\u003e",
-    ord("&"): "\\u0026",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
+_ESCAPES = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+
+
+def loads(data: bytes) -> Any:
+    """JSON as Python's own reader takes it; ValueError when it is none."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data)  # lone surrogates, NaN
 
 
 def dumps(value: Any) -> bytes:
     """Compact UTF-8 JSON with Go's escapes; lone surrogates become U+FFFD as Go makes them."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = text.translate(_ESCAPES)
     try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\ufffd", text).encode()
+        data = orjson.dumps(value)
+    except orjson.JSONEncodeError:  # lone surrogates, numbers beyond 64 bits
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        data = _SURROGATE.sub("\ufffd", text).encode()
+    for plain, escaped in _ESCAPES:
+        if plain in data:
+            data = data.replace(plain, escaped)
+    return data
 
 
 def line(value: Any) -> bytes:
@@ -60,11 +74,15 @@ def _fraction(nanoseconds: int) -> str:
     return f".{digits}" if digits else ""
 
 
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def now() -> str:
     """UTC in RFC 3339 with nanoseconds, trailing zeros dropped."""
     seconds, nanoseconds = divmod(time.time_ns(), 10**9)
-    stamp = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{stamp}{_fraction(nanoseconds)}Z"
+    return f"{_second(seconds)}{_fraction(nanoseconds)}Z"
 
 
 def local_time(seconds: float) -> str:

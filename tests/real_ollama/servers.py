@@ -132,10 +132,15 @@ def create(server: Server, name: str, gguf: Path, **more: object) -> None:
 
 
 @contextmanager
-def sidecar(home: Path, runner: Path, upstream: str, *flags: str) -> Iterator[Server]:
-    """`ollama-spec serve` on a free port; its store lies below `home`."""
+def sidecar(
+    home: Path, runner: Path, upstream: str, *flags: str, **settings: str
+) -> Iterator[Server]:
+    """`ollama-spec serve` on a free port; its store lies below `home`.
+
+    `settings`: more environment variables.
+    """
     ready, log = home / "ready.json", home / "sidecar.log"
-    env = clean_environment(home)
+    env = clean_environment(home) | settings
     argv = [sys.executable, "-m", "ollama_spec", "serve", "--host", "127.0.0.1:0"]
     argv += ["--upstream", upstream, "--runner", str(runner), "--ready-file", str(ready), *flags]
     with running(argv, env, log) as process:
