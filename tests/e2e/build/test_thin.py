@@ -91,7 +91,7 @@ def test_auto_takes_thin_and_the_runner_computes_with_ollamas_libraries(
         sparse = chat(client, long, max_tokens=8, specprefill=True)["timings"]["specprefill"]
     assert str(ours.resolve()) in maps
     assert sparse["status"] == "active" and sparse["pos"] == "original"
-    assert 0 < sparse["kept"] < 0.7 * sparse["total"]
+    assert 0 < sparse["n_kept"] < 0.7 * sparse["n_prompt"]
 
 
 @pytest.mark.slow
