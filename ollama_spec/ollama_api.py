@@ -58,6 +58,11 @@ class OllamaApi:
         """Details of a model; raises NotFoundError."""
         return self._json("POST", "/api/show", {"model": name})
 
+    def rendered(self, chat: dict[str, Any]) -> str:
+        """The prompt of an `/api/chat` request, which is not answered."""
+        reply = self._json("POST", "/api/chat", {**chat, "_debug_render_only": True})
+        return str((reply.get("_debug_info") or {}).get("rendered_template", ""))
+
     def delete(self, name: str) -> None:
         self._json("DELETE", "/api/delete", {"model": name})
 

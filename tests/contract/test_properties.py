@@ -32,6 +32,7 @@ from ollama_spec.runner.thinktags import ThinkSplitter
 from ollama_spec.store import ModelRecord
 
 # F asks for 10,000 mutations: set this for a long run.
+pytestmark = pytest.mark.timeout(3600)
 EXAMPLES = int(os.environ.get("OLLAMA_SPEC_TEST_EXAMPLES", "1000"))
 BINARY = Binary(Path("/x"), frozenset(["--spec-draft-relaxed-top-n"]), frozenset(), True, "b")
 json_values = st.recursive(

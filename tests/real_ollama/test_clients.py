@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
 import anthropic
 import ollama
 import openai
 import pytest
-from real_ollama.servers import Server
+from fixtures.real import REAL_CACHE
+from langchain_core.messages import HumanMessage
+from langchain_ollama import ChatOllama, OllamaLLM
+from real_ollama.servers import Server, clean_environment
 
 # The libraries leave their connections to the garbage collector.
 pytestmark = [
@@ -15,6 +26,15 @@ pytestmark = [
 ]
 _HI = [{"role": "user", "content": "Say hi"}]
 _GREEDY = {"temperature": 0, "num_predict": 8}
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """What is left by then would be found in a test that does not ignore it."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +96,53 @@ def test_anthropic_python(sidecar: Server, answer: str) -> None:
         client.messages.create(**{**asked, "model": "nosuch"})
     with pytest.raises(anthropic.BadRequestError, match="messages is required"):
         client.messages.create(**{**asked, "messages": []})
+
+
+def test_langchain_ollama(sidecar: Server, answer: str) -> None:
+    asked = {"model": "smol", "base_url": sidecar.url, "temperature": 0, "num_predict": 8}
+    chat = ChatOllama(**asked, validate_model_on_init=True)
+    reply = chat.invoke([HumanMessage("Say hi")])
+    assert reply.content == answer
+    assert reply.response_metadata["done_reason"] == "length"
+    assert reply.usage_metadata is not None
+    assert reply.usage_metadata["output_tokens"] == 8
+    assert "".join(str(part.content) for part in chat.stream("Say hi")) == answer
+    assert OllamaLLM(**asked).invoke("Say hi") == answer
+
+
+@pytest.fixture(scope="module")
+def javascript_client() -> Path:
+    """A folder whose node_modules holds the official `ollama` package."""
+    for program in ("node", "npm"):
+        if not shutil.which(program):
+            pytest.skip(f"no {program}, which the JavaScript client needs")
+    folder = REAL_CACHE / "npm"
+    if not (folder / "node_modules" / "ollama").is_dir():
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        done = subprocess.run(
+            [*command, "ollama@0.6"], capture_output=True, text=True, timeout=120, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"`npm install ollama` failed: {done.stderr.strip()[-200:]}")
+    return folder
+
+
+def test_ollama_javascript(sidecar: Server, answer: str, javascript_client: Path) -> None:
+    script = Path(__file__).with_name("client.mjs")
+    done = subprocess.run(
+        ["node", str(script), str(javascript_client), sidecar.url],
+        env=clean_environment(sidecar.home),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["once"], seen["streamed"], seen["generated"]) == (answer, answer, answer)
+    assert (seen["done_reason"], seen["eval_count"]) == ("length", 8)
+    assert "smol:latest" in seen["models"]
+    assert seen["family"] == "llama"
+    assert seen["loaded"] == ["smol:latest"]
+    assert (seen["error"], seen["status"]) == ("model 'nosuch' not found", 404)
+    assert "embeddings" in str(seen["embedded"]), "SmolLM2 was not started for embeddings"

@@ -17,6 +17,11 @@ def both(real_ollama: RealOllama, sidecar: Server) -> Iterator[tuple[httpx.Clien
         httpx.Client(base_url=real_ollama.url, trust_env=False, timeout=120) as theirs,
         httpx.Client(base_url=sidecar.url, trust_env=False, timeout=120) as ours,
     ):
+        for http in (theirs, ours):
+            # Whatever other tests left loaded, both have the same one model now.
+            for model in http.get("/api/ps").json()["models"]:
+                http.post("/api/generate", json={"model": model["name"], "keep_alive": 0})
+            http.post("/api/generate", json={"model": "smol"}).raise_for_status()
         yield theirs, ours
 
 
