@@ -52,7 +52,7 @@ class scorer {
     void cancel();
 
     const score_result & result() const;
-    size_t cache_bytes() const; // of the context as it is now; 0 before the first prompt
+    size_t cache_bytes() const; // keys and values of the prompt; 0 before the first one
 
   private:
     struct state;

@@ -205,8 +205,9 @@ selection select_tokens(const std::vector<int32_t> & tokens, const std::vector<f
         }
     };
     if (opt.anchors) {
-        // Half of what is left: a question made of common words must not use up the budget.
-        const int64_t limit = n_kept + std::max<int64_t>(0, budget - n_kept) / 2;
+        // Three quarters of what is left: a question about several places needs room for each of
+        // them, but one made of common words must not use up the budget.
+        const int64_t limit = n_kept + std::max<int64_t>(0, budget - n_kept) * 3 / 4;
         const int question = forced.question >= 0 ? forced.question : n - std::min(n, opt.query);
         for (const auto & [from, to] : anchor_windows(tokens, question, opt)) {
             if (n_kept >= limit) {

@@ -32,7 +32,7 @@ struct select_options {
     int       gram     = 4;      // longest run of tokens that makes an anchor; the shortest is 2
     int       query    = 96;     // last tokens that count as the question, where it is not marked
     int       rare     = 4;      // an anchor occurs at most this often in the prompt
-    int       near     = 24;     // tokens kept after an anchor (a third of it before), around a top chunk
+    int       near     = 16;     // tokens kept after an anchor (a third of it before), around a top chunk
 };
 
 // What must stay, found in the text of the prompt by the caller.

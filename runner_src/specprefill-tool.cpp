@@ -40,7 +40,7 @@ const char * const USAGE =
     "  --mode keep|mass       budget by share of tokens or of attention (default: keep)\n"
     "  --mass M               share of attention in mode mass (default: 0.85)\n"
     "  --max-keep N           most tokens ranking may keep (default: 0, no limit)\n"
-    "  --chunk N --tail N --pool N --lookahead N --near N   (default: 32 512 13 8 24)\n"
+    "  --chunk N --tail N --pool N --lookahead N --near N   (default: 32 512 13 8 16)\n"
     "  --no-anchors           do not keep what the question quotes\n"
     "  --plain                read the attention matrix instead of using flash attention\n"
     "  -t, --threads N        (default: 2)    -ub, --ubatch-size N  (default: 512)\n"
@@ -140,14 +140,16 @@ std::string quoted(const std::string & text) {
 }
 
 void report(const arguments & a, const std::string & file, const llama_vocab * vocab,
-            const std::vector<llama_token> & tokens, const selection & chosen, const score_result & scored,
+            const std::vector<llama_token> & tokens, const selection & chosen, const scorer & score,
             float keep, const comparison * compared) {
+    const score_result & scored = score.result();
     const auto runs = ranges(chosen.kept);
     if (!a.json) {
         std::printf("%s: %zu tokens, kept %d (%.1f %%) in %zu ranges, coverage %.3f\n", file.c_str(), tokens.size(),
                     chosen.n_kept, 100.0 * chosen.n_kept / tokens.size(), runs.size(), chosen.coverage);
-        std::printf("  scored in %.0f ms (prompt %.0f, %d queries %.0f), %d layers\n", scored.prompt_ms + scored.query_ms,
-                    scored.prompt_ms, scored.n_queries, scored.query_ms, scored.n_layers);
+        std::printf("  scored in %.0f ms (prompt %.0f, %d queries %.0f), %d layers, cache %.1f MiB\n",
+                    scored.prompt_ms + scored.query_ms, scored.prompt_ms, scored.n_queries, scored.query_ms,
+                    scored.n_layers, score.cache_bytes() / 1048576.0);
         for (const auto & [from, to] : runs) {
             std::printf("  [%d, %d)\n", from, to);
         }
@@ -159,10 +161,10 @@ void report(const arguments & a, const std::string & file, const llama_vocab * v
         return;
     }
     std::printf("{\"file\":%s,\"n_prompt\":%zu,\"n_kept\":%d,\"keep\":%g,\"coverage\":%g,\"threshold\":%g,\"prompt_ms\":%.1f,"
-                "\"query_ms\":%.1f,\"score_ms\":%.1f,\"n_evaluated\":%d,\"n_queries\":%d,\"n_layers\":%d,\"ranges\":[",
+                "\"query_ms\":%.1f,\"score_ms\":%.1f,\"n_evaluated\":%d,\"n_queries\":%d,\"n_layers\":%d,\"cache_bytes\":%zu,\"ranges\":[",
                 quoted(file).c_str(), tokens.size(), chosen.n_kept, keep, chosen.coverage, chosen.threshold,
                 scored.prompt_ms, scored.query_ms, scored.prompt_ms + scored.query_ms, scored.n_evaluated,
-                scored.n_queries, scored.n_layers);
+                scored.n_queries, scored.n_layers, score.cache_bytes());
     for (size_t i = 0; i < runs.size(); ++i) {
         std::printf("%s[%d,%d]", i ? "," : "", runs[i].first, runs[i].second);
     }
@@ -219,9 +221,9 @@ void run(const arguments & a) {
         const selection chosen = select_tokens(tokens, score.result().scores, forced_of(vocab, tokens), opt);
         if (target) {
             const comparison compared = compare(target.get(), tokens, chosen.kept, a.score.n_threads);
-            report(a, file, vocab, tokens, chosen, score.result(), opt.keep, &compared);
+            report(a, file, vocab, tokens, chosen, score, opt.keep, &compared);
         } else {
-            report(a, file, vocab, tokens, chosen, score.result(), opt.keep, nullptr);
+            report(a, file, vocab, tokens, chosen, score, opt.keep, nullptr);
         }
     }
 }

@@ -153,6 +153,27 @@ static void anchors() {
     check(s.n_kept < 200, "nothing else is taken when nothing scores");
 }
 
+static void many_places() {
+    const int n = 6400;
+    std::vector<int32_t> tokens = numbered(n);
+    for (int place = 0; place < 7; ++place) {
+        for (int k = 0; k < 4; ++k) {
+            tokens[n - 60 + 8 * place + k] = tokens[500 + 700 * place + k];
+        }
+    }
+    select_options opt = plain(.05f);
+    opt.anchors = true;
+    opt.near = 16;
+    forced_spans f;
+    f.question = n - 60;
+    const selection s = select_tokens(tokens, std::vector<float>(n, 0.0f), f, opt);
+    for (int place = 0; place < 7; ++place) {
+        for (int i = 500 + 700 * place; i < 504 + 700 * place + 16; ++i) {
+            check(s.kept[i] == 1, "a question about seven places has room for all of them");
+        }
+    }
+}
+
 static void odd_scores() {
     const int n = 640;
     std::vector<float> scores(n, 0.1f);
@@ -178,6 +199,7 @@ int main() {
     mass();
     forced();
     anchors();
+    many_places();
     odd_scores();
     std::printf("%d failures\n", failures);
     return failures != 0;
