@@ -24,6 +24,10 @@ class ApiError(Exception):
         self.late = late
 
 
+class RunnerLost(ApiError):
+    """The runner went away during a request: another one may still answer it."""
+
+
 class NotStarted(Exception):
     """No child could be started for a request; nothing was sent, so another may still serve it.
 

@@ -36,9 +36,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Front:
     """HTTP handlers; holds what they share."""
 
-    def __init__(self, services: Services, upstream: Upstream) -> None:
+    def __init__(self, services: Services) -> None:
         self.services = services
-        self.upstream = upstream
+        self.upstream = services.upstream
 
     def app(self, *, loopback: bool) -> web.Application:
         config = self.services.config

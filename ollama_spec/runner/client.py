@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from ollama_spec.runner import sse, wire
-from ollama_spec.runner.apierror import CONNECTION_LOST, ApiError
+from ollama_spec.runner.apierror import CONNECTION_LOST, ApiError, RunnerLost
 from ollama_spec.runner.child import Child
 
 _BROKEN = (aiohttp.ClientError, ConnectionError)
@@ -84,14 +84,14 @@ class RunnerClient:
                 return
             yield chunk
 
-    async def _lost(self, prefix: str, otherwise: str | None) -> ApiError:
+    async def _lost(self, prefix: str, otherwise: str | None) -> RunnerLost:
         """The error after a broken connection, with the child's last words if it has any."""
         self._child.stop()
         await self._child.settle()
         captured = self._child.log.errors() or otherwise
-        return ApiError(500, f"{prefix}: {captured}" if captured else prefix, late=True)
+        return RunnerLost(500, f"{prefix}: {captured}" if captured else prefix, late=True)
 
-    async def cut(self) -> ApiError:
+    async def cut(self) -> RunnerLost:
         """The error for a stream that ended without its final event."""
         return await self._lost(
             "an error was encountered while running the model", "unexpected EOF"

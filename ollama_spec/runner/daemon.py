@@ -105,7 +105,7 @@ async def running(config: Config, listener: socket.socket) -> AsyncGenerator[str
     address = listener.getsockname()
     pool = Pool(config, lambda: binary.find(config))
     upstream = Upstream(config.upstream)
-    front = Front(Services(config, pool, ModelStore()), upstream)
+    front = Front(Services(config, pool, ModelStore(), upstream))
     runner = web.AppRunner(
         front.app(loopback=ipaddress.ip_address(address[0]).is_loopback),
         handler_cancellation=True,

@@ -13,6 +13,7 @@ from ollama_spec.runner import (
     handlers_v1,
     inventory,
     replies,
+    rescue,
     translate_chat,
     translate_generate,
 )
@@ -26,14 +27,14 @@ async def api_chat(call: Call) -> web.StreamResponse:
     body = translate_chat.decode_chat(call.raw)
     prepared = requests.prepare(call.services, call.record, body, call.mode)
     merge = partial(translate_chat.merge, with_tools=bool(body.get("tools")))
-    chunks = translate_chat.chat(prepared)
+    chunks = rescue.rescued(prepared, translate_chat.chat(prepared), "/api/chat")
     return await replies.native(call.http, chunks, merge, stream=body.get("stream", True))
 
 
 async def api_generate(call: Call) -> web.StreamResponse:
     body = translate_generate.decode_generate(call.raw)
     prepared = requests.prepare(call.services, call.record, body, call.mode)
-    chunks = translate_generate.generate(prepared)
+    chunks = rescue.rescued(prepared, translate_generate.generate(prepared), "/api/generate")
     return await replies.native(
         call.http, chunks, translate_generate.merge, stream=body.get("stream", True)
     )

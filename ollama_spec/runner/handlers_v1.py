@@ -16,6 +16,7 @@ from ollama_spec.runner import (
     anthropic_writer,
     embed,
     replies,
+    rescue,
     responses_writer,
     translate_anthropic,
     translate_chat,
@@ -88,7 +89,7 @@ async def _chat(call: Call, body: dict[str, Any], writer: _Writer, **how: Any) -
     body = {**translate_chat.decode_chat(body), "_think_optional": optional}
     prepared = requests.prepare(call.services, call.record, body, call.mode)
     merge = partial(translate_chat.merge, with_tools=bool(body.get("tools")))
-    chunks = translate_chat.chat(prepared)
+    chunks = rescue.rescued(prepared, translate_chat.chat(prepared), "/api/chat")
     return await _answer(call, chunks, writer, merge, stream=body["stream"], **how)
 
 
@@ -109,7 +110,7 @@ async def completions(call: Call) -> web.StreamResponse:
     prepared = requests.prepare(call.services, call.record, body, call.mode)
     return await _answer(
         call,
-        translate_generate.generate(prepared),
+        rescue.rescued(prepared, translate_generate.generate(prepared), "/api/generate"),
         writer,
         translate_generate.merge,
         translate_completions.sse,

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
+
+from ollama_spec.runner.apierror import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,29 @@ class Upstream:
                 return response.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One JSON answer; ApiError with Ollama's words, Unreachable when there is none."""
+        try:
+            async with self._session.post(self.base + path, json=body) as response:
+                value = json.loads(await response.read())
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Unreachable from error
+        if response.status >= 400 or not isinstance(value, dict):
+            raise ApiError(response.status, str(value))
+        return value
+
+    async def stream(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """The objects of an NDJSON answer; ApiError for an error among them."""
+        try:
+            async with self._session.post(self.base + path, json=body) as response:
+                async for line in _lines(response.content.iter_any(), bytes.strip):
+                    item = json.loads(line)
+                    if "error" in item:
+                        raise ApiError(500, str(item["error"]))
+                    yield item
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Unreachable from error
 
     async def forward(
         self, request: web.Request, body: bytes | None = None, line: Line | None = None

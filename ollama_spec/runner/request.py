@@ -14,6 +14,7 @@ from ollama_spec.gguf import GgufHeader
 from ollama_spec.runner import capabilities, control, keepalive, options, planning, wire
 from ollama_spec.runner.apierror import ApiError
 from ollama_spec.runner.argv import Wanted
+from ollama_spec.runner.passthrough import Upstream
 from ollama_spec.runner.pool import Lease, Loaded, Pool
 from ollama_spec.runner.receipts import receipt
 from ollama_spec.store import ModelRecord, ModelStore
@@ -29,6 +30,7 @@ class Services:
     config: Config
     pool: Pool
     store: ModelStore
+    upstream: Upstream
 
 
 @dataclass
