@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ import click
 from ollama_spec import output
 from ollama_spec.errors import OllamaSpecError
 from ollama_spec.measure import bench, compare, report, session
-from ollama_spec.measure.matrix import Configuration
 from ollama_spec.store import ModelStore
 
 _ANSWER = 512  # tokens of context kept free for answer and template
@@ -34,6 +31,7 @@ _ANSWER = 512  # tokens of context kept free for answer and template
 @click.option("--repeats", type=click.IntRange(1), help="Times each prompt is asked.")
 @click.option("--temperature", default=0.6, show_default=True)
 @click.option("--quick", is_flag=True, help="Two prompts, two repeats, short answers.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the runner. [default: its own]")
 @click.option("--runner", type=click.Path(path_type=Path, exists=True), help="llama-server to use.")
 @click.option(
     "--compare", "files", nargs=2, type=click.Path(path_type=Path, exists=True),
@@ -45,7 +43,7 @@ _ANSWER = 512  # tokens of context kept free for answer and template
 def command(
     name: str | None, wanted: tuple[str, ...], sets: tuple[str, ...], endpoints: tuple[str, ...],
     count: int | None, tokens: int | None, repeats: int | None, temperature: float, quick: bool,
-    runner: Path | None, files: tuple[Path, Path] | None, html: Path | None,
+    threads: int | None, runner: Path | None, files: tuple[Path, Path] | None, html: Path | None,
     csv_file: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure NAME. Configurations take turns on the same prompts and seeds; speeds come with 95 %
@@ -58,16 +56,28 @@ def command(
     chosen = list(sets) or ["chat", "code", "list", "prose"]
     count = count or (2 if quick else 8)
     context = _ANSWER + max(bench.prompt_set(item, count)[1] for item in chosen)
-    with _configurations(name, wanted, endpoints, runner, max(2048, context)) as configurations:
-        result = bench.run(
-            configurations,
-            chosen,
-            count=count,
-            n_predict=tokens or (32 if quick else 128),
-            repeats=repeats or (2 if quick else 5),
-            temperature=temperature,
-            note=output.note,
-        )
+    session.warn_if_busy(output.note)
+    n_predict = tokens or (32 if quick else 128)
+    how: dict[str, Any] = {"count": count, "n_predict": n_predict, "note": output.note}
+    how |= {"repeats": repeats or (2 if quick else 5), "temperature": temperature}
+    if endpoints:
+        if wanted or threads:
+            raise OllamaSpecError(
+                "--config and --threads are for our own runner", hint="leave out --endpoint"
+            )
+        with bench.remote(endpoints, name) as configurations:
+            result = bench.run(configurations, chosen, **how)
+    else:
+        binary, record = session.chosen_runner(runner), ModelStore().get(name)
+        serve: dict[str, Any] = {"num_ctx": max(2048, context), "threads": threads}
+        with bench.local(binary, record, wanted, **serve) as configurations:
+            result = bench.run(configurations, chosen, **how)
+        if binary.relaxed and {c.name for c in configurations} & {"strict", "relaxed"}:
+            output.note("cost of drafting, in a run of its own")
+            spent = bench.draft_cost(binary, record, chosen, n_predict=n_predict, **serve)
+            for line in result["summary"]:
+                if line["config"] in ("strict", "relaxed"):
+                    line["draft_ms_per_round"] = spent.get(line["set"])
     result["model"] = name
     if html:
         html.write_text(report.html(result), encoding="utf-8")
@@ -79,23 +89,6 @@ def command(
         output.result_json(result)
     else:
         output.result(report.markdown(result))
-
-
-@contextlib.contextmanager
-def _configurations(
-    name: str, wanted: Sequence[str], endpoints: Sequence[str], runner: Path | None, context: int
-) -> Iterator[list[Configuration]]:
-    if endpoints:
-        if wanted:
-            raise OllamaSpecError(
-                "--config is for our own runner", hint="leave it out, or leave out --endpoint"
-            )
-        with bench.remote(endpoints, name) as found:
-            yield found
-        return
-    record = ModelStore().get(name)
-    with bench.local(session.chosen_runner(runner), record, wanted, context) as found:
-        yield found
 
 
 def _compare(before: Path, after: Path, as_json: bool) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +10,67 @@ import click
 
 from ollama_spec import output, paths
 from ollama_spec.errors import OllamaSpecError
-from ollama_spec.measure import session, tune
+from ollama_spec.measure import bench, paired, session, tune, tune_prefill
 from ollama_spec.measure.replay import Rule
 from ollama_spec.store import ModelStore
 
 
 @click.command("tune", short_help="Find a model's fastest drafting settings on this machine.")
 @click.argument("name")
-@click.option("--allow-lossy", is_flag=True, help="Consider relaxed acceptance, which is lossy.")
-@click.option("--dry-run", is_flag=True, help="Measure and report; leave the profile as it is.")
+@click.option("--allow-lossy", is_flag=True, help="Consider lossy settings: relaxed acceptance.")
+@click.option("--prefill", is_flag=True, help="Find the keep curve of sparse prefill as well.")
+@click.option(
+    "--task", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="GSM8K file for the quality gate instead of the questions shipped.",
+)  # fmt: skip
+@click.option(
+    "--dry-run", is_flag=True, help="Measure as --quick does; leave the profile as it is."
+)
 @click.option("--quick", is_flag=True, help="Few prompts and repeats: a rough answer in minutes.")
 @click.option("--temperature", default=0.6, show_default=True, help="Of the measured requests.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the runner. [default: its own]")
 @click.option("--runner", type=click.Path(path_type=Path, exists=True), help="llama-server to use.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    name: str, allow_lossy: bool, dry_run: bool, quick: bool, temperature: float,
-    runner: Path | None, as_json: bool,
+    name: str, allow_lossy: bool, prefill: bool, task: Path | None, dry_run: bool, quick: bool,
+    temperature: float, threads: int | None, runner: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Tune NAME and write the result, with its evidence, to its profile.
 
-    Starts two servers: the plain target, and the target with its drafter. The machine should be
-    otherwise idle. Never makes a model lossy without --allow-lossy.
+    Starts a few servers, at most three at a time. The machine should be otherwise idle. Never makes
+    a model lossy without --allow-lossy.
     """
     store = ModelStore()
     record = store.get(name)
-    if record.drafter is None and not record.profile.spec.type:
+    drafts = bool(record.drafter or record.profile.spec.type)
+    if not drafts and not prefill:
         raise OllamaSpecError(
             f"{record.name} has no drafter to tune", hint="create it with a DRAFT line, or pull it"
         )
     binary = session.chosen_runner(runner)
     session.need_ours(binary)
-    effort = tune.QUICK if quick or dry_run else tune.FULL
-    found = tune.tune(
-        binary, record, effort, lossy=allow_lossy, temperature=temperature, note=output.note
-    )
-    found["machine"] = {"cpu": platform.processor() or platform.machine(), "node": platform.node()}
-    found["date"] = datetime.now(UTC).isoformat(timespec="seconds")
+    session.warn_if_busy(output.note)
+    brief = quick or dry_run
+    found: dict[str, Any] = {"model": record.name, "machine": bench.machine()}
+    profile = record.profile
+    if drafts:
+        effort = tune.QUICK if brief else tune.FULL
+        tasks = paired.from_file(task, effort.tasks) if task else None
+        found |= tune.tune(
+            binary, record, effort, lossy=allow_lossy, temperature=temperature, threads=threads,
+            tasks=tasks, note=output.note,
+        )  # fmt: skip
+        chosen = {key: found["chosen"][key] for key in Rule.__dataclass_fields__}
+        profile = tune.profile_with(profile, Rule(**chosen))
+    if prefill:
+        size = tune_prefill.QUICK if brief else tune_prefill.FULL
+        found["prefill"] = tune_prefill.tune(binary, record, size, threads, output.note)
+        if allow_lossy:
+            changed = tune_prefill.profile_with(profile.prefill, found["prefill"]["keep"])
+            profile = profile.model_copy(update={"prefill": changed})
     found["written"] = not dry_run
     if not dry_run:
-        rule = Rule(**{key: found["chosen"][key] for key in Rule.__dataclass_fields__})
-        store.put(record.model_copy(update={"profile": tune.profile_with(record.profile, rule)}))
+        store.put(record.model_copy(update={"profile": profile}))
         evidence = paths.data_dir() / "evidence" / f"{record.digest[:12]}.json"
         paths.atomic_write(evidence, (json.dumps(found, indent=2) + "\n").encode())
         found["evidence"] = str(evidence)
@@ -62,6 +81,27 @@ def command(
 
 
 def _text(found: dict[str, Any]) -> str:
+    parts = [_drafting(found)] if "chosen" in found else []
+    if "prefill" in found:
+        parts.append(_prefill(found["prefill"]))
+    where = (
+        f"written to the profile; evidence: {found['evidence']}" if found["written"] else "dry run"
+    )
+    return "\n\n".join([*parts, where])
+
+
+def _prefill(found: dict[str, Any]) -> str:
+    rows = []
+    for line in found["measured"]:
+        gain = line.get("ttft_gain")
+        shown = f"{gain['value']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]" if gain else "-"
+        keep = "-" if line["keep"] is None else f"{line['keep']:g}"
+        verdict = "sparse" if line.get("passed") else "dense"
+        rows.append([str(line["tokens"]), keep, shown, str(line.get("lost", "-")), verdict])
+    return output.table(["TOKENS", "KEEP", "TTFT GAIN", "FACTS LOST", "CHOSEN"], rows)
+
+
+def _drafting(found: dict[str, Any]) -> str:
     rows = [
         [
             line["config"],
@@ -76,7 +116,4 @@ def _text(found: dict[str, Any]) -> str:
     table = output.table(["CONFIG", "TOK/S", "VS PLAIN", "VERDICT", "REGRET/TOKEN"], rows)
     chosen = found["chosen"]
     kind = "lossless" if chosen["lossless"] else "LOSSY"
-    where = (
-        f"written to the profile; evidence: {found['evidence']}" if found["written"] else "dry run"
-    )
-    return f"{table}\n\nchosen: {chosen['label']} ({kind}); {where}"
+    return f"{table}\n\nchosen: {chosen['label']} ({kind})"

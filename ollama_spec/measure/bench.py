@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ollama_spec import __version__
 from ollama_spec.errors import OllamaSpecError
-from ollama_spec.measure import prompts, session
+from ollama_spec.measure import prompts, session, trace
 from ollama_spec.measure.client import Client, Dialect
 from ollama_spec.measure.matrix import Configuration, measure, summarise
 from ollama_spec.profiles import SpecSettings
@@ -33,7 +35,7 @@ def prompt_set(name: str, count: int) -> tuple[list[str], int]:
         size = int(name[5:])
         made = [prompts.long_document(size * CHARACTERS_PER_TOKEN, i) for i in range(count)]
         return made, size + size // 4
-    if name.endswith((".jsonl", ".json")):
+    if name.endswith((".jsonl", ".json", ".jsonl.gz", ".json.gz")):
         found = prompts.from_file(Path(name), count)
         return found, max((len(text) for text in found), default=0) // 2
     return prompts.shipped(name, count), 256
@@ -41,7 +43,7 @@ def prompt_set(name: str, count: int) -> tuple[list[str], int]:
 
 @contextlib.contextmanager
 def local(
-    runner: Binary, record: ModelRecord, wanted: Sequence[str], num_ctx: int
+    runner: Binary, record: ModelRecord, wanted: Sequence[str], num_ctx: int, threads: int | None
 ) -> Iterator[list[Configuration]]:
     """Configurations of a stored model: plain, strict, relaxed, and dense / sparse prefill."""
     spec = record.profile.spec
@@ -61,18 +63,51 @@ def local(
         "plain": {"specprefill": False} if runner.specprefill else {},
         "strict": {"speculative.relaxed_top_n": 0} if runner.relaxed else {},
         "relaxed": _relaxed(spec),
-        "sparse": {"specprefill": True, "speculative.n_max": 0},
+        "sparse": {"specprefill": True},
     }
+    how: dict[str, Any] = {"num_ctx": num_ctx, "threads": threads}
     with contextlib.ExitStack() as stack:
-        serve = {"num_ctx": num_ctx}
-        plain = stack.enter_context(session.serving(runner, record, drafting=False, **serve))
+        # Sparse is measured against dense on one and the same server, which has no drafter.
+        plain = stack.enter_context(
+            session.serving(runner, record, drafting=False, extra=_speculator(record, names), **how)
+        )
         pair = plain
-        if set(names) - {"plain"}:
-            pair = stack.enter_context(session.serving(runner, record, **serve))
+        if {"strict", "relaxed"} & set(names):
+            pair = stack.enter_context(session.serving(runner, record, dense=True, **how))
         yield [
-            Configuration(name, plain if name == "plain" else pair, options[name])
+            Configuration(
+                name, pair if name in ("strict", "relaxed") else plain, options[name], chat=True
+            )
             for name in dict.fromkeys([BASELINE, *names])
         ]
+
+
+def _speculator(record: ModelRecord, names: Sequence[str]) -> list[str]:
+    if "sparse" not in names or record.profile.prefill.speculator or not record.drafter:
+        return []
+    return ["--specprefill-model", str(record.drafter.path)]
+
+
+def draft_cost(
+    runner: Binary, record: ModelRecord, sets: Sequence[str], num_ctx: int, n_predict: int,
+    threads: int | None,
+) -> dict[str, float]:  # fmt: skip
+    """Median milliseconds a round spends on drafting, by prompt set. From a run of its own: the
+    runner's trace tells it, and a trace would slow the measured ones."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="ollama-spec-bench-") as folder:
+        path = Path(folder) / "trace.ndjson"
+        how: dict[str, Any] = {"num_ctx": num_ctx, "threads": threads, "dense": True}
+        extra = ["--spec-draft-trace", str(path)]
+        with session.serving(runner, record, extra=extra, **how) as client:
+            for name in sets:
+                start = path.stat().st_size if path.exists() else 0
+                for text in prompt_set(name, 2)[0]:
+                    client.ask(client.render(text), n_predict, temperature=0.6, seed=1)
+                spent = [one.draft_us / 1000 for one in trace.read(path, start) if one.drafts]
+                if spent:
+                    found[name] = round(median(spent), 2)
+    return found
 
 
 def _relaxed(spec: SpecSettings) -> dict[str, Any]:
@@ -91,7 +126,9 @@ def remote(endpoints: Sequence[str], model: str) -> Iterator[list[Configuration]
     the others are compared with."""
     with contextlib.ExitStack() as stack:
         yield [
-            Configuration(endpoint, stack.enter_context(_endpoint(endpoint, model)))
+            Configuration(
+                endpoint, stack.enter_context(_endpoint(endpoint, model)), chat=True, salted=True
+            )
             for endpoint in endpoints
         ]
 
@@ -120,11 +157,11 @@ def run(
 ) -> dict[str, Any]:
     """Measure all sets; the result is what `report` shows and `compare` reads."""
     rows = []
-    for name in sets:
-        asked = [configurations[0].client.render(text) for text in prompt_set(name, count)[0]]
+    asked = {name: prompt_set(name, count)[0] for name in sets}
+    for name, texts in asked.items():
         rows += measure(
-            configurations, asked, n_predict, repeats, note=note, prompt_set=name,
-            temperature=temperature, ignore_eos=True,
+            configurations, texts, n_predict, repeats, note=note,
+            prompt_set=name, temperature=temperature, ignore_eos=True,
         )  # fmt: skip
     baseline = configurations[0].name
     return {
@@ -136,9 +173,11 @@ def run(
             "repeats": repeats,
             "temperature": temperature,
         },
+        "configurations": {one.name: one.options for one in configurations},
         "machine": machine(),
         "summary": summarise(rows, baseline),
         "rows": rows,
+        "prompts": asked,
     }
 
 

@@ -67,7 +67,6 @@ class Bench:
 
     def traced(self, prompt: str, options: dict[str, Any]) -> tuple[Answer, list[Round]]:
         """An answer of the pair and the rounds it took."""
-        before = len(trace.read(self.trace_path)) if self.trace_path.exists() else 0
+        start = self.trace_path.stat().st_size if self.trace_path.exists() else 0
         answer = self.pair.ask(prompt, self.n_predict, **options)
-        rounds = trace.read(self.trace_path) if self.trace_path.exists() else []
-        return answer, rounds[before:]
+        return answer, trace.read(self.trace_path, start)

@@ -19,7 +19,7 @@ from ollama_spec.errors import RunnerError
 Dialect = Literal["llama", "ollama", "openai"]
 _PATHS: dict[Dialect, str] = {
     "llama": "/completion",
-    "ollama": "/api/generate",
+    "ollama": "/api/chat",
     "openai": "/v1/chat/completions",
 }
 _TIMEOUT = httpx.Timeout(600, connect=10)
@@ -78,7 +78,8 @@ class Client:
         return self._http.post(path, json=body)
 
     def render(self, text: str) -> str:
-        """`text` as the first user turn, in the model's own template (llama-server only)."""
+        """What `ask` takes for `text` as the first user turn: servers other than llama-server put
+        it into the model's template themselves."""
         if self.dialect != "llama":
             return text
         body = {"messages": [{"role": "user", "content": text}]}
@@ -128,7 +129,7 @@ class Client:
                 f"{self._http.base_url} broke off: {error!r}", hint="is the server still running?"
             ) from error
         end = time.perf_counter()
-        timings = last.get("timings") or {}
+        timings = last.get("timings") or _ollamas_timings(last)
         return Answer(
             text="".join(pieces),
             n_tokens=_count(last, timings, pieces),
@@ -149,19 +150,14 @@ def _body(
 ) -> dict[str, Any]:
     if dialect == "llama":
         return {"prompt": prompt, "n_predict": n_predict, "cache_prompt": False, **options}
+    messages = [{"role": "user", "content": prompt}]
     common = ("temperature", "top_k", "top_p", "min_p", "seed", "num_ctx")
     if dialect == "ollama":
         kept = {key: options[key] for key in common if key in options}
         kept |= {key: value for key, value in options.items() if key.startswith("spec_")}
-        # Raw, so that plain Ollama and ours complete the very same text.
-        return {
-            "model": model,
-            "prompt": prompt,
-            "raw": True,
-            "options": {**kept, "num_predict": n_predict},
-        }
+        asked = {"messages": messages, "options": {**kept, "num_predict": n_predict}}
+        return {"model": model, "think": False, **asked}
     kept = {key: options[key] for key in ("temperature", "top_p", "seed") if key in options}
-    messages = [{"role": "user", "content": prompt}]
     usage = {"stream_options": {"include_usage": True}}
     return {"model": model, "messages": messages, "max_tokens": n_predict, **usage, **kept}
 
@@ -181,12 +177,24 @@ def _events(reply: httpx.Response) -> Iterator[dict[str, Any]]:
 def _piece(event: dict[str, Any]) -> str:
     if "content" in event:  # llama-server
         return str(event["content"])
-    if "response" in event:  # Ollama
-        return str(event["response"] or event.get("thinking") or "")
+    if isinstance(event.get("message"), dict):  # Ollama
+        message = event["message"]
+        return str(message.get("content") or message.get("thinking") or "")
     for choice in event.get("choices") or []:
         delta = choice.get("delta") or {}
         return str(delta.get("content") or delta.get("reasoning_content") or "")
     return ""
+
+
+def _ollamas_timings(last: dict[str, Any]) -> dict[str, Any]:
+    """Ollama's counts and nanoseconds, or an OpenAI server's counts, under llama-server's names."""
+    usage = last.get("usage") or {}
+    known = {
+        "prompt_n": last.get("prompt_eval_count", usage.get("prompt_tokens")),
+        "prompt_ms": last.get("prompt_eval_duration", 0) / 1e6,
+        "predicted_ms": last.get("eval_duration", 0) / 1e6,
+    }
+    return {key: value for key, value in known.items() if value}
 
 
 def _count(last: dict[str, Any], timings: dict[str, Any], pieces: list[str]) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import gzip
 import json
+import operator
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ollama_spec.errors import OllamaSpecError
 from ollama_spec.measure.fixtures import corpus
@@ -71,10 +75,16 @@ def mixture(count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Needle:
-    """A long document with one fact in it, and the question whose answer is `code`."""
+    """A long document with one fact in it, and the question whose answer is `code`.
+
+    `span`: where in the prompt the fact stands (characters, which are bytes here). An answer that
+    begins with `lead` goes on with the code.
+    """
 
     prompt: str
     code: str
+    lead: str
+    span: tuple[int, int]
 
 
 def needle(characters: int, depth: float, seed: int) -> Needle:
@@ -88,7 +98,10 @@ def needle(characters: int, depth: float, seed: int) -> Needle:
     at = body.rfind(". ", 0, max(1, int(len(body) * depth)))
     at = at + 1 if at >= 0 else 0
     question = f"What is the secret access code for the {colour} {place}?"
-    return Needle(f"Document:\n{body[:at]}{fact}{body[at:]}\n\nQuestion: {question}", code)
+    head = f"Document:\n{body[:at]}"
+    prompt = f"{head}{fact}{body[at:]}\n\nQuestion: {question}"
+    lead = f"The secret access code for the {colour} {place} is"
+    return Needle(prompt, code, lead, (len(head), len(head) + len(fact)))
 
 
 def long_document(characters: int, seed: int) -> str:
@@ -113,32 +126,55 @@ _FIELDS = ("prompt", "question", "input", "text", "instruction")
 
 
 def from_file(path: Path, count: int | None = None) -> list[str]:
-    """Prompts of a JSON-lines file: SPEED-Bench, GSM8K, HumanEval, LongBench, RULER and the like.
+    """Prompts of a file: SPEED-Bench, GSM8K, HumanEval, LongBench, RULER and the like.
 
-    The prompt is the first known field of a line; `turns` and `messages` give their first turn.
-    LongBench's `context` goes before its question.
+    JSON lines, gzipped or not, or one JSON array. The prompt is the first known field of a row;
+    `turns` and `messages` give their first turn, LongBench's `context` goes before its question.
     """
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        text = file.read()
     prompts: list[str] = []
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip() or (count is not None and len(prompts) >= count):
-                continue
-            try:
-                prompts.append(_prompt_of(json.loads(line)))
-            except (ValueError, KeyError, TypeError, IndexError):
-                raise OllamaSpecError(
-                    f"{path}:{number}: no prompt found",
-                    hint=f"each line is JSON with one of: {', '.join(_FIELDS)}, turns, messages",
-                ) from None
+    for number, read in enumerate(_rows(text), 1):
+        if count is not None and len(prompts) >= count:
+            break
+        try:
+            prompts.append(_prompt_of(read()))
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise OllamaSpecError(
+                f"{path}: row {number}: no prompt found",
+                hint=f"each row is JSON with one of: {', '.join(_FIELDS)}, turns, messages",
+            ) from None
     return prompts
 
 
-def _prompt_of(row: dict[str, object]) -> str:
+def _rows(text: str) -> Iterator[Callable[[], Any]]:
+    """One call per row that is not empty, so that a damaged row is named when it is reached."""
+    if text.lstrip().startswith("["):
+        rows = json.loads(text)
+        yield from (functools.partial(operator.getitem, rows, i) for i in range(len(rows)))
+        return
+    for line in text.splitlines():
+        if line.strip():
+            yield functools.partial(json.loads, line)
+
+
+def _prompt_of(row: dict[str, Any]) -> str:
     turns = row.get("turns") or row.get("messages")
     if isinstance(turns, list):
-        first = turns[0]
-        return str(first["content"] if isinstance(first, dict) else first)
+        # A system message before the first question is not what is asked.
+        users = [t for t in turns if not isinstance(t, dict) or t.get("role", "user") == "user"]
+        first = users[0]
+        return _content(first["content"] if isinstance(first, dict) else first)
     known = [key for key in _FIELDS if row.get(key)]
-    text = str(row[known[0]])
     context = row.get("context")
-    return f"{context}\n\n{text}" if context else text
+    if not known and not context:
+        raise KeyError("prompt")
+    return "\n\n".join(str(part) for part in (context, *(row[key] for key in known[:1])) if part)
+
+
+def _content(value: Any) -> str:
+    """A message's text; a list of parts gives those that are text."""
+    if isinstance(value, list):
+        return "\n".join(str(part["text"]) for part in value if part.get("type") == "text")
+    return str(value)

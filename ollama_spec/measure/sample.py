@@ -97,5 +97,18 @@ def prefill_rate(rows: Sequence[Row]) -> float | None:
     return 1000 * sum(row["prompt_tokens"] for row in known) / total if total else None
 
 
+def prompt_tokens(rows: Sequence[Row]) -> float | None:
+    """Median size of the prompts as the server counts them."""
+    known = [row["prompt_tokens"] for row in rows if row["prompt_tokens"]]
+    return float(median(known)) if known else None
+
+
+def joules_per_token(rows: Sequence[Row]) -> float | None:
+    """Energy of the whole answer, prompt included, over its tokens."""
+    known = [row for row in rows if row.get("energy_j") is not None]
+    tokens = sum(row["tokens"] for row in known)
+    return sum(row["energy_j"] for row in known) / tokens if tokens else None
+
+
 def median_of(rows: Sequence[Row], key: str) -> float:
     return float(median(row[key] for row in rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 
@@ -40,12 +41,19 @@ class Round:
 
 
 # Verdicts that are the rule's own; every other verdict names a guard.
-_OF_THE_RULE = {"match", "relaxed", "bonus", "replay", "strict", "rule", "scope", "budget"}
+_OF_THE_RULE = {
+    "match", "relaxed", "bonus", "replay", "strict", "rule", "scope", "budget", "window",
+    "untested",
+}  # fmt: skip
 
 
-def read(path: Path) -> list[Round]:
-    rounds = []
+def read(path: Path, start: int = 0) -> list[Round]:
+    """The rounds from byte `start` on; a file that is not there yet holds none."""
+    rounds: list[Round] = []
+    if not path.exists():
+        return rounds
     with path.open(encoding="utf-8") as lines:
+        lines.seek(start)
         for line in lines:
             if not line.endswith("\n"):
                 continue  # cut off by the end of the process
@@ -65,6 +73,30 @@ def read(path: Path) -> list[Round]:
     return rounds
 
 
+# Names every guard in the trace and relaxes nothing: no draft is as long as the window it asks for.
+JUDGED: dict[str, float] = {
+    "speculative.relaxed_top_n": 1 << 20,
+    "speculative.relaxed_ratio": 0,
+    "speculative.relaxed_window": 64,
+    "speculative.relaxed_budget": 0,
+}
+
+
+def answers(rounds: list[Round]) -> list[list[list[Drafted]]]:
+    """The drafted tokens of each round, the rounds of one answer together."""
+    tasks: dict[int, list[list[Drafted]]] = {}
+    for one in rounds:
+        if not one.replay and one.positions:
+            tasks.setdefault(one.task, []).append(drafted(one))
+    return list(tasks.values())
+
+
+def draft_step_ms(rounds: list[Round]) -> float:
+    """Median cost of drafting one token."""
+    steps = [one.draft_us / len(one.drafts) for one in rounds if one.drafts and not one.replay]
+    return median(steps) / 1000 if steps else 0.0
+
+
 def drafted(one: Round) -> list[Drafted]:
     """Every drafted token of a round in order, also those after the first refused one: their
     logits are conditioned on the drafts before them, as they would be had those been taken."""
@@ -75,16 +107,15 @@ def drafted(one: Round) -> list[Drafted]:
 
 
 def _drafted(position: dict[str, Any], token: int) -> Drafted:
-    match = position.get("sampled") == token
     verdict = str(position.get("verdict", ""))
     rank = position.get("draft_rank", -1)
-    regret = float(position.get("draft_regret", -position.get("draft_log_ratio", 0.0)))
-    if rank < 0 and position.get("token") == token:  # an older trace: only what was emitted
-        rank, regret = position.get("rank", -1), -float(position.get("log_ratio", 0.0))
+    # Nothing was sampled where the runner had refused an earlier draft; the target's own first
+    # choice would most likely have been.
+    match = rank == 0 if verdict == "untested" else position.get("sampled") == token
     return Drafted(
         match=match,
         rank=int(rank),
-        regret=regret,
-        guard="" if verdict in _OF_THE_RULE or not verdict else verdict,
+        regret=-float(position.get("draft_log_ratio", 0.0)),
+        guard="" if verdict in _OF_THE_RULE else verdict,
         known=match or rank >= 0,
     )

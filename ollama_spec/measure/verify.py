@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import math
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ollama_spec.measure import prompts, quality, session
+from ollama_spec.measure.accounts import (
+    TAKEN,
+    check_counters,
+    check_emitted,
+    check_text,
+    difference,
+    relaxed_of,
+)
 from ollama_spec.measure.check import RELAXED, STRESS, STRICT, Bench, Check
-from ollama_spec.measure.client import Answer
-from ollama_spec.measure.trace import Round
+from ollama_spec.measure.distribution import LISTED, kl
 from ollama_spec.runner.binary import Binary
 from ollama_spec.store import ModelRecord
 
 _CONTEXT = 2048
+_ROUNDING = 0.01  # nats; what batches of another size may change in a distribution
 Note = Callable[[str], None]
 
 
@@ -31,10 +40,11 @@ def opened(
     """The two servers. With `stock`, an unchanged llama-server computes the plain answers."""
     with tempfile.TemporaryDirectory(prefix="ollama-spec-verify-") as folder:
         path = Path(folder) / "trace.ndjson"
-        traced = {"num_ctx": _CONTEXT, "extra": ["--spec-draft-trace", str(path)], "n_max": 4}
+        how: dict[str, Any] = {"num_ctx": _CONTEXT, "threads": session.spare_threads(record)}
+        traced = {"extra": ["--spec-draft-trace", str(path)], "n_max": 4}
         with (
-            session.serving(stock or runner, record, drafting=False, num_ctx=_CONTEXT) as plain,
-            session.serving(runner, record, **traced) as pair,
+            session.serving(stock or runner, record, drafting=False, dense=True, **how) as plain,
+            session.serving(runner, record, **how, **traced) as pair,
         ):
             asked = [pair.render(text) for text in prompts.mixture(3 if quick else 8)]
             yield Bench(plain, pair, path, asked, 48 if quick else 96, _CONTEXT)
@@ -44,8 +54,10 @@ def run(bench: Bench, note: Note) -> list[Check]:
     """All checks, in the order of the protocol. An error of the server fails its check."""
     found = []
     for make in CHECKS:
-        note(make.__name__.strip("_").replace("_", " "))
+        start = time.monotonic()
         found.append(make(bench))
+        verdict = "pass" if found[-1].passed else "FAIL"
+        note(f"{verdict}  {found[-1].name} ({time.monotonic() - start:.0f} s)")
     return found
 
 
@@ -57,7 +69,7 @@ def control(bench: Bench) -> Check:
             plain = bench.plain.ask(prompt, bench.n_predict, **options)
             drafted = bench.pair.ask(prompt, bench.n_predict, **options, **STRICT)
             same = plain.text == drafted.text
-            check.expect(same, f"T {temperature}, prompt {index}: {_difference(plain, drafted)}")
+            check.expect(same, f"T {temperature}, prompt {index}: {difference(plain, drafted)}")
             check.expect(drafted.timings.get("draft_n", 0) > 0, f"prompt {index}: nothing drafted")
     return check
 
@@ -70,9 +82,9 @@ def inert(bench: Bench) -> Check:
         check.expect(relaxed == 0, f"prompt {index}: {relaxed} relaxed tokens counted")
         check.expect(bool(rounds), f"prompt {index}: no round in the trace")
         check.expect(
-            not any(_relaxed(one) for one in rounds), f"prompt {index}: relaxed in the trace"
+            not any(relaxed_of(one) for one in rounds), f"prompt {index}: relaxed in the trace"
         )
-        _check_emitted(check, rounds, f"prompt {index}")
+        check_emitted(check, rounds, f"prompt {index}")
     return check
 
 
@@ -83,11 +95,11 @@ def positive(bench: Bench) -> Check:
     for index, prompt in enumerate(bench.prompts):
         answer, rounds = bench.traced(prompt, {"temperature": 0.6, "seed": index + 1, **RELAXED})
         for one in rounds:
-            relaxed += _relaxed(one)
-            refused += [p for p in one.positions if p["verdict"] not in _TAKEN]
-        _check_emitted(check, rounds, f"prompt {index}")
-        _check_text(check, bench, answer, rounds, f"prompt {index}")
-        _check_counters(check, answer, rounds, f"prompt {index}")
+            relaxed += relaxed_of(one)
+            refused += [p for p in one.positions if p["verdict"] not in TAKEN]
+        check_emitted(check, rounds, f"prompt {index}")
+        check_text(check, bench, answer, rounds, f"prompt {index}")
+        check_counters(check, answer, rounds, f"prompt {index}")
     check.figures = {"relaxed": len(relaxed), "refused": len(refused)}
     check.expect(bool(relaxed), "no draft was ever taken against the sample")
     check.expect(bool(refused), "no draft was ever refused")
@@ -110,7 +122,7 @@ def guards(bench: Bench) -> Check:
     for index, prompt in enumerate(bench.prompts):
         listing = f"{prompt}\nPrices: 1.25, 3.50, 7.99, 12.00, "
         _, rounds = bench.traced(listing, {"temperature": 0.8, "seed": index + 1, **RELAXED})
-        for p in (p for one in rounds for p in _relaxed(one)):
+        for p in (p for one in rounds for p in relaxed_of(one)):
             for token in (p["token"], p["sampled"]):
                 text = bench.pair.detokenize([token])
                 check.expect(
@@ -137,10 +149,10 @@ def stress(bench: Bench) -> Check:
         drafted += answer.timings.get("draft_n", 0)
         accepted += answer.timings.get("draft_n_accepted", 0)
         verdicts = [p["verdict"] for one in rounds for p in one.positions]
-        guarded += sum(verdict not in _TAKEN for verdict in verdicts)
+        guarded += sum(verdict not in TAKEN for verdict in verdicts)
         check.expect("rule" not in verdicts, "the rule refused a draft")
-        _check_text(check, bench, answer, rounds, f"prompt {index}")
-        _check_counters(check, answer, rounds, f"prompt {index}")
+        check_text(check, bench, answer, rounds, f"prompt {index}")
+        check_counters(check, answer, rounds, f"prompt {index}")
         check.samples.append(answer.text[:160])
     check.figures = {"drafted": drafted, "accepted": accepted, "refused_by_guards": guarded}
     rate = accepted / drafted if drafted else 0.0
@@ -192,18 +204,25 @@ def context_end(bench: Bench) -> Check:
 
 def second_turn(bench: Bench) -> Check:
     check = Check("second turn", "after refused and relaxed drafts the cache still holds the text")
+    worst = 0.0
     for index, prompt in enumerate(bench.prompts[:3]):
         options = {"temperature": 0.6, "seed": index + 1, **RELAXED}
         start = bench.pair.tokenize(prompt)
         first = quality.answer_tokens(bench.pair, start, bench.n_predict, options)
         follow = [*start, *first, *bench.pair.tokenize("\nIn short, ", start=False)]
-        body = {"prompt": follow, "n_predict": 24, "temperature": 0, **STRICT}
+        body = {"prompt": follow, "n_predict": 24, "temperature": 0, "n_probs": LISTED, **STRICT}
         reused = bench.pair.post("/completion", {**body, "cache_prompt": True})
         fresh = bench.plain.post("/completion", {**body, "cache_prompt": False})
+        # What was decoded in batches of another size differs in its last bits, and a close call may
+        # then go the other way: the text may differ, the distribution may not.
+        apart = kl(fresh, reused)
+        worst = max(worst, apart)
         check.expect(
-            reused["content"] == fresh["content"],
-            f"prompt {index}: {reused['content']!r} from the cache, {fresh['content']!r} without",
+            reused["content"] == fresh["content"] or apart < _ROUNDING,
+            f"prompt {index}: {reused['content']!r} from the cache, {fresh['content']!r} without; "
+            f"the next token's distributions are {apart:.4f} nats apart",
         )
+    check.figures = {"worst_kl_nats": round(worst, 6)}
     return check
 
 
@@ -226,78 +245,6 @@ CHECKS: tuple[Callable[[Bench], Check], ...] = (
     validation,
 )  # fmt: skip
 
-_TAKEN = {"match", "relaxed", "bonus", "replay"}
-
-
-def _relaxed(one: Round) -> list[dict[str, Any]]:
-    return [p for p in one.positions if p["verdict"] == "relaxed"]
-
 
 def _is_control(text: str) -> bool:
     return text.startswith("<|") and text.endswith("|>")
-
-
-def _difference(plain: Answer, drafted: Answer) -> str:
-    at = next(
-        (i for i, (a, b) in enumerate(zip(plain.text, drafted.text, strict=False)) if a != b),
-        min(len(plain.text), len(drafted.text)),
-    )
-    return f"texts part at {at}: {plain.text[at : at + 40]!r} and {drafted.text[at : at + 40]!r}"
-
-
-def _check_emitted(check: Check, rounds: list[Round], where: str) -> None:
-    """A draft that is taken is emitted; where one is refused, the sample is."""
-    for one in rounds:
-        for p, draft in zip(one.positions, one.drafts, strict=False):
-            expected = draft if p["verdict"] in _TAKEN else p["sampled"]
-            check.expect(
-                p["token"] == expected,
-                f"{where}: {p['verdict']} emitted {p['token']}, expected {expected}",
-            )
-
-
-def _check_text(
-    check: Check, bench: Bench, answer: Answer, rounds: list[Round], where: str
-) -> None:
-    """The text sent to the client consists of the tokens the trace calls emitted."""
-    tokens = [token for one in rounds if not one.replay for token in one.emitted]
-    told = bench.pair.detokenize(tokens) if tokens else ""
-    # The first token comes from the prompt's last row, before any round; the last round may reach
-    # beyond the answer's limit.
-    body = answer.text[: len(answer.text)]
-    at = body.find(told[: max(0, len(told) - 24)])
-    check.expect(0 <= at <= 32, f"{where}: the text is not what the trace emitted")
-
-
-def _check_counters(check: Check, answer: Answer, rounds: list[Round], where: str) -> None:
-    """The figures of an answer are the sums of its trace."""
-    relaxed = [p for one in rounds for p in _relaxed(one)]
-    regret = -sum(p["log_ratio"] for p in relaxed)
-    timings = answer.timings
-    counted = timings.get("draft_n_relaxed", 0)
-    check.expect(
-        counted == len(relaxed), f"{where}: {counted} relaxed counted, {len(relaxed)} traced"
-    )
-    told = timings.get("draft_regret_nats", 0.0)
-    check.expect(
-        abs(told - regret) <= 1e-3 * (1 + regret),
-        f"{where}: regret {told:.3f} reported, {regret:.3f} traced",
-    )
-    taken = sum(
-        p["verdict"] in _TAKEN - {"bonus"}
-        for one in rounds
-        if not one.replay
-        for p in one.positions
-    )
-    accepted = timings.get("draft_n_accepted", 0)
-    # The last round may be cut by the answer's limit after the trace was written.
-    check.expect(
-        abs(accepted - taken) <= 8, f"{where}: {accepted} accepted counted, {taken} traced"
-    )
-    per_position = sum(timings.get("draft_accepted_per_pos") or [0])
-    check.expect(
-        abs(per_position - accepted) <= 8,
-        f"{where}: {per_position} accepted by position, {accepted} in all",
-    )
-    accepted_most = timings.get("draft_n", 0)
-    check.expect(accepted <= accepted_most, f"{where}: more accepted than drafted")

@@ -1,0 +1,132 @@
+"""Does `tune` find what trying everything finds?
+
+    python bench/tune_grid.py --target T.gguf --drafter D.gguf --name NAME [--lossy] [--threads N]
+
+1. `tune` as the command does it: a trace, a cost table, replay offline, three rules confirmed.
+2. A modest exhaustive grid, every rule really run: depths 1 to 7 strict, and with --lossy each
+   depth at top-n 3 and 10 with ratio 0.5 and 0.1 (35 rules); all rules and the one `tune` chose
+   take turns on the same prompts and seeds.
+
+Goal: the chosen rule reaches 97 % of the grid's fastest that keeps the regret budget, from at most
+12 servers. The last line is one JSON object, also written to bench/results/tune-NAME.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+from ollama_spec.measure import bench, prompts, sample, session, stats, tune
+from ollama_spec.measure.matrix import Configuration, measure, of_config, summarise
+from ollama_spec.measure.replay import Rule
+from ollama_spec.profiles import WeightFile
+from ollama_spec.store import ModelRecord
+
+
+def note(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+
+
+def rules(lossy: bool) -> list[Rule]:
+    found = [Rule(n) for n in range(1, tune.DEPTH + 1)]
+    if lossy:
+        found += [
+            Rule(n, top_n, ratio)
+            for n in range(1, tune.DEPTH + 1)
+            for top_n in (3, 10)
+            for ratio in (0.5, 0.1)
+        ]
+    return found
+
+
+def exhaustive(runner, record: ModelRecord, chosen: Rule, a: argparse.Namespace) -> list[dict]:
+    """One line per rule, `plain` first, with the speed of the chosen rule over its own."""
+    everything = rules(a.lossy)
+    p_mins = {0.0, chosen.p_min}
+    how = {"threads": a.threads, "n_max": tune.DEPTH, "dense": True}
+    with session.serving(runner, record, drafting=False, threads=a.threads) as plain:
+        clients, opened = {}, []
+        for p_min in sorted(p_mins):
+            spec = record.profile.spec.model_copy(update={"p_min": p_min})
+            profile = record.profile.model_copy(update={"spec": spec})
+            one = session.serving(runner, record.model_copy(update={"profile": profile}), **how)
+            clients[p_min] = one.__enter__()
+            opened.append(one)
+        try:
+            configurations = [Configuration("plain", plain)]
+            for rule in dict.fromkeys([*everything, chosen]):
+                if rule.n_max:
+                    options = dict(rule.options())
+                    configurations.append(Configuration(rule.label(), clients[rule.p_min], options))
+            asked = [plain.render(text) for text in prompts.mixture(32)[-a.prompts :]]
+            rows = measure(
+                configurations, asked, a.tokens, a.repeats, note=note, prompt_set="grid",
+                temperature=0.6, ignore_eos=True,
+            )  # fmt: skip
+        finally:
+            for one in opened:
+                one.__exit__(None, None, None)
+    lines = summarise(rows, "plain")
+    mine = sample.timed(of_config(rows, chosen.label()))
+    for line in lines:
+        others = sample.timed(of_config(rows, line["config"]))
+        line["chosen_over_this"] = stats.speed_ratio(mine, others).rounded()
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--drafter", type=Path, required=True)
+    parser.add_argument("--runner", type=Path, help="default: the one in use")
+    parser.add_argument("--lossy", action="store_true")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--prompts", type=int, default=4, help="of the grid")
+    parser.add_argument("--tokens", type=int, default=32, help="of each answer, tune and grid")
+    parser.add_argument("--repeats", type=int, default=2, help="of the grid")
+    a = parser.parse_args()
+    files = [WeightFile(path=p, size=p.stat().st_size) for p in (a.target, a.drafter)]
+    record = ModelRecord(name=a.name, target=files[0], drafter=files[1])
+    runner = session.chosen_runner(a.runner)
+    effort = dataclasses.replace(tune.QUICK, tokens=a.tokens)
+    start = time.monotonic()
+    tuned = tune.tune(
+        runner, record, effort, lossy=a.lossy, temperature=0.6, threads=a.threads, tasks=None,
+        note=note,
+    )  # fmt: skip
+    seconds = time.monotonic() - start
+    chosen = Rule(**{key: tuned["chosen"][key] for key in Rule.__dataclass_fields__})
+    note(f"tune chose {chosen.label()} in {seconds:.0f} s; now the grid")
+    lines = exhaustive(runner, record, chosen, a)
+    allowed = [line for line in lines if line["regret_nats_per_token"] <= tune.BUDGET]
+    best = max(allowed, key=lambda line: line["tokens_per_second"]["value"])
+    result = {
+        "name": a.name,
+        "machine": bench.machine(),
+        "command": " ".join(["bench/tune_grid.py", *(Path(arg).name for arg in sys.argv[1:])]),
+        "chosen": chosen.label(),
+        "best_of_grid": best["config"],
+        "share_of_best": best["chosen_over_this"],
+        "reached": best["chosen_over_this"]["value"] >= 0.97,
+        "servers_started": tuned["servers_started"],
+        "tune_seconds": round(seconds),
+        "grid": lines,
+        "tune": tuned,
+    }
+    for line in sorted(lines, key=lambda line: -line["tokens_per_second"]["value"]):
+        speed, share = line["tokens_per_second"]["value"], line["chosen_over_this"]["value"]
+        print(f"{line['config']:40} {speed:8.2f} tok/s  chosen/this {share:.3f}")
+    folder = Path(__file__).parent / "results"
+    folder.mkdir(exist_ok=True)
+    line = json.dumps(result)
+    (folder / f"tune-{a.name}.json").write_text(line + "\n")
+    print(line)
+
+
+if __name__ == "__main__":
+    main()
