@@ -35,6 +35,12 @@ class Config(Strict):
     load_timeout: float = Field(default=300, gt=0, description="seconds without a sign of life")
     stream_idle_timeout: float = Field(default=0, ge=0, description="seconds; 0: never")
     max_request_bytes: int = Field(default=512 * 1024 * 1024, ge=1024)
+    compare_every: int = Field(
+        default=0, ge=0, description="compare speed with Ollama every N requests; 0: never"
+    )
+    attached: str = Field(
+        default="", description="address of `attach`: models that Ollama renders itself go there"
+    )
     runner: str | None = Field(default=None, description="llama-server to use instead of ours")
     llama_tag: str = Field(default="b10488", description="built when nothing else says")
 

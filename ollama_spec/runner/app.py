@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import logging
@@ -17,12 +18,14 @@ from aiohttp import web
 
 from ollama_spec import names
 from ollama_spec.errors import OllamaSpecError
-from ollama_spec.runner import decode, guard, inventory, manage, replies, resolve
+from ollama_spec.runner import decode, guard, inventory, manage, replies, resolve, wire
 from ollama_spec.runner.apierror import ApiError, NotStarted
 from ollama_spec.runner.call import Call
 from ollama_spec.runner.handlers import MODEL_ROUTES
 from ollama_spec.runner.passthrough import Unreachable, Upstream
+from ollama_spec.runner.rates import Rates
 from ollama_spec.runner.request import Services
+from ollama_spec.store import ModelRecord
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +39,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Front:
     """HTTP handlers; holds what they share."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, attached: Upstream) -> None:
         self.services = services
         self.upstream = services.upstream
+        self.attached = attached
 
     def app(self, *, loopback: bool) -> web.Application:
         config = self.services.config
@@ -78,7 +82,12 @@ class Front:
     async def ps(self, request: web.Request) -> web.StreamResponse:
         mine = [inventory.running(item) for item in self.services.pool.loaded()]
         theirs = await self.upstream.get_json("/api/ps")
-        return replies.json_reply({"models": _union(mine, theirs, "expires_at")})
+        models = _union(mine, theirs, "expires_at")
+        for item in models:
+            problem = self.services.rates.problem(item["name"])
+            if problem:
+                item["spec"] = {"type": None, **item.get("spec", {}), "problem": problem}
+        return replies.json_reply({"models": models})
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         mine = [
@@ -119,6 +128,9 @@ class Front:
             if record is None:
                 return await self._pass_on(request, data, _missing(request.path, text))
             _model.set(record.name)
+            elsewhere = await self._elsewhere(request, data, record, text)
+            if elsewhere is not None:
+                return elsewhere
             raw = {key: value for key, value in raw.items() if key.lower() != "model"}
             call = Call(request, self.services, record, {**raw, "model": text})
             return await MODEL_ROUTES[request.path](call)
@@ -128,6 +140,23 @@ class Front:
             return _error(request, error)
         except OllamaSpecError as error:
             return _error(request, ApiError(500, error.message))
+
+    async def _elsewhere(
+        self, request: web.Request, data: bytes, record: ModelRecord, text: Any
+    ) -> web.StreamResponse | None:
+        """The answer of `attach` for models that Ollama renders itself, or of the real Ollama
+        when it is that one's turn; None: we answer."""
+        if request.path == "/api/show":
+            return None
+        if record.renderer and self.attached.base:
+            with contextlib.suppress(Unreachable):
+                return await self.attached.forward(request, data)
+        rates = self.services.rates
+        if rates.next_side(record.name) == "here" or not await self.upstream.has_model(text):
+            return None
+        with contextlib.suppress(Unreachable):
+            return await self.upstream.forward(request, data, _timed(rates, record.name))
+        return None
 
     async def _fall_back(
         self, request: web.Request, data: bytes, text: Any, failure: ApiError
@@ -247,6 +276,19 @@ def _moment(text: Any) -> float:
         return datetime.fromisoformat(text).timestamp()
     except (TypeError, ValueError):
         return 0.0
+
+
+def _timed(rates: Rates, model: str) -> Callable[[bytes], bytes]:
+    """Reads Ollama's rate out of the last line of an answer, which passes unchanged."""
+
+    def line(data: bytes) -> bytes:
+        if b'"eval_duration":' in data:
+            with contextlib.suppress(ValueError, KeyError):
+                last = wire.loads(data)
+                rates.note(model, "ollama", last["eval_count"], last["eval_duration"] / 1e9)
+        return data
+
+    return line
 
 
 def _openai_model(name: str, created: float, shown: str | None = None) -> dict[str, Any]:

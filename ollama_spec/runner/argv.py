@@ -6,7 +6,7 @@ before any start, except where the same can be said in an older way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ollama_spec.gguf import GgufHeader
@@ -30,6 +30,9 @@ class Wanted:
     n_max: int
     num_keep: int
     embedding: bool = False
+    projector_on_cpu: bool = False
+    # whether nobody asked for num_ctx: then less of it will do when memory is short
+    automatic_ctx: bool = field(default=False, compare=False)
 
 
 def spec_type(record: ModelRecord, target: GgufHeader, drafter: GgufHeader | None) -> str | None:
@@ -53,6 +56,8 @@ def server_argv(binary: Binary, wanted: Wanted, address: str) -> list[str]:
     argv += _first_listed(binary, ("--no-log-timestamps",))
     if record.projector:
         argv += ["--mmproj", str(record.projector.path)]
+        if wanted.projector_on_cpu:
+            argv += _need(binary, "--no-mmproj-offload")
     argv += _speculation(binary, wanted)
     argv += _prefill(binary, record.profile.prefill)
     argv += _load_options(binary, wanted)

@@ -25,6 +25,7 @@ from ollama_spec.runner import binary, orphans
 from ollama_spec.runner.app import Front
 from ollama_spec.runner.passthrough import Upstream
 from ollama_spec.runner.pool import Pool
+from ollama_spec.runner.rates import Rates
 from ollama_spec.runner.request import Services
 from ollama_spec.store import ModelStore
 
@@ -103,9 +104,12 @@ async def _serve(config: Config, listener: socket.socket, ready_file: Path | Non
 async def running(config: Config, listener: socket.socket) -> AsyncGenerator[str]:
     """The sidecar inside a running event loop; yields its URL, ends all children on leaving."""
     address = listener.getsockname()
-    pool = Pool(config, lambda: binary.find(config))
     upstream = Upstream(config.upstream)
-    front = Front(Services(config, pool, ModelStore(), upstream))
+    pool = Pool(config, lambda: binary.find(config), upstream.unload_all)
+    attached = Upstream(config.attached)
+    front = Front(
+        Services(config, pool, ModelStore(), upstream, Rates(config.compare_every)), attached
+    )
     runner = web.AppRunner(
         front.app(loopback=ipaddress.ip_address(address[0]).is_loopback),
         handler_cancellation=True,
@@ -123,6 +127,7 @@ async def running(config: Config, listener: socket.socket) -> AsyncGenerator[str
         await pool.close()
         await runner.cleanup()
         await upstream.close()
+        await attached.close()
 
 
 def _announce(url: str, ready_file: Path | None, config: Config) -> None:

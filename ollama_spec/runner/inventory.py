@@ -83,16 +83,23 @@ def running(loaded: Loaded) -> dict[str, Any]:
         "details": details(_header(record)),
         "expires_at": wire.local_time(min(expires, 2**33)),
         "size_vram": on_gpu,
-        "context_length": loaded.wanted.num_ctx,
+        "context_length": loaded.num_ctx,
         "spec": {
             "type": loaded.drafting.spec_type,
             "answers": loaded.drafting.answers,
             "drafted": loaded.drafting.drafted,
             "accepted": loaded.drafting.accepted,
-            "problem": loaded.drafting.problem,
+            "problem": loaded.drafting.problem or _on_cpu(loaded, total, on_gpu),
             "build": loaded.binary.build,
         },
     }
+
+
+def _on_cpu(loaded: Loaded, total: int, on_gpu: int) -> str | None:
+    """A build without CUDA on a machine with a GPU works, but ten times slower: say so."""
+    if not total or on_gpu or loaded.wanted.load.get("num_gpu") == 0 or not planning.gpu_memory():
+        return None
+    return "runs on the CPU although there is a GPU"
 
 
 def show(record: ModelRecord, *, verbose: bool = False) -> dict[str, Any]:

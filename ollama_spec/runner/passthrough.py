@@ -27,6 +27,7 @@ _HOP_BY_HOP = frozenset(
 )  # fmt: skip
 _REQUEST_ONLY = frozenset(("host", "origin", "x-conversation-id", "x-spec-mode", "content-length"))
 _AUTOMATIC = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
+_UNLOAD_SECONDS = 30
 _QUICK = aiohttp.ClientTimeout(total=3, sock_connect=1)
 
 
@@ -74,6 +75,17 @@ class Upstream:
                 return response.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
+
+    async def unload_all(self) -> None:
+        """Ask for keep_alive 0 of every loaded model; returns when none is left, or after 30 s."""
+        try:
+            async with asyncio.timeout(_UNLOAD_SECONDS):
+                while loaded := (await self.get_json("/api/ps") or {}).get("models"):
+                    for item in loaded:
+                        await self.post("/api/generate", {"model": item["name"], "keep_alive": 0})
+                    await asyncio.sleep(0.2)
+        except (TimeoutError, Unreachable, ApiError) as error:
+            log.warning("Ollama did not unload: %s", error or "it took too long")
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """One JSON answer; ApiError with Ollama's words, Unreachable when there is none."""

@@ -62,6 +62,7 @@ def plan(
         n_max=n_max,
         num_keep=options["num_keep"],
         embedding=header.pooling_type is not None,
+        automatic_ctx=not _asked_ctx(record, options, config),
     )
 
 
@@ -69,14 +70,14 @@ def context_length(
     record: ModelRecord, options: Mapping[str, Any], header: GgufHeader, config: Config
 ) -> int:
     """Contract 3.4: asked for, else by memory; never above what the model was trained for."""
-    asked = (
-        options.get("num_ctx")
-        or record.profile.runner.num_ctx
-        or config.context_length
-        or by_memory(gpu_memory())
-    )
-    asked = max(int(asked), 2048 if record.projector else 4)
+    asked = _asked_ctx(record, options, config) or by_memory(gpu_memory())
+    asked = max(asked, 2048 if record.projector else 4)
     return min(asked, header.context_length) if header.context_length else asked
+
+
+def _asked_ctx(record: ModelRecord, options: Mapping[str, Any], config: Config) -> int:
+    asked = options.get("num_ctx") or record.profile.runner.num_ctx or config.context_length
+    return int(asked)
 
 
 def by_memory(gpu_bytes: int) -> int:

@@ -13,13 +13,13 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from ollama_spec import names, paths
 from ollama_spec.config import Config
 from ollama_spec.errors import StartFailed
-from ollama_spec.runner import argv, keepalive
+from ollama_spec.runner import argv, keepalive, room
 from ollama_spec.runner.apierror import ApiError, NotStarted
 from ollama_spec.runner.binary import Binary
 from ollama_spec.runner.child import Child, Launch
@@ -37,11 +37,17 @@ Key = tuple[str, str, str, str]
 
 
 class Loaded:
-    """A model that serves, and who uses it."""
+    """A model that serves, and who uses it.
 
-    def __init__(self, key: Key, wanted: argv.Wanted, child: Child, binary: Binary) -> None:
+    `wanted`: as it was asked for; `num_ctx`: what it runs with, less where memory was short.
+    """
+
+    def __init__(
+        self, key: Key, wanted: argv.Wanted, num_ctx: int, child: Child, binary: Binary
+    ) -> None:
         self.key = key
         self.wanted = wanted
+        self.num_ctx = num_ctx
         self.child = child
         self.binary = binary
         self.keep_alive = 0.0
@@ -59,20 +65,37 @@ class Loaded:
         return self.child.state == "ready" and not self.retiring
 
 
+class OutOfMemory(ApiError):
+    def __init__(self, wanted: argv.Wanted, free: int, said: str) -> None:
+        super().__init__(
+            500,
+            f"out of memory: about {room.gib(room.needed(wanted))} are needed with num_ctx "
+            f"{wanted.num_ctx}, {room.gib(free)} are free ({said})",
+        )
+
+
 class Lease:
     """One request's hold on a loaded model."""
 
     def __init__(self, loaded: Loaded, idle_timeout: float) -> None:
         self.loaded = loaded
         self.client = RunnerClient(loaded.child, idle_timeout)
-        self.num_ctx = loaded.wanted.num_ctx
+        self.num_ctx = loaded.num_ctx
         self.binary = loaded.binary
 
 
 class Pool:
-    def __init__(self, config: Config, find_binary: Callable[[], Binary]) -> None:
+    """`empty_ollama`: asks the real Ollama to unload everything and waits until it has."""
+
+    def __init__(
+        self,
+        config: Config,
+        find_binary: Callable[[], Binary],
+        empty_ollama: Callable[[], Awaitable[None]],
+    ) -> None:
         self._config = config
         self._find_binary = find_binary
+        self._empty_ollama = empty_ollama
         self._default_keep_alive = keepalive.from_setting(config.keep_alive)
         self._models: dict[Key, Loaded] = {}
         self._failures: dict[Key, tuple[int, float]] = {}  # count, monotonic time of the last
@@ -203,17 +226,13 @@ class Pool:
             await self._retire(self._victim())
         if self._ending:
             await asyncio.wait(set(self._ending))
+        await self._make_room(wanted)
         await asyncio.sleep(self._delay(key))
-        child = Child(self._launch(binary, wanted), self._config.load_timeout)
         started = time.monotonic()
         try:
-            await child.ready()
-        except BaseException as error:
-            # also when the only client that wanted it has gone: nobody else may pay for the load
-            child.stop()
-            await child.gone()
-            if isinstance(error, ApiError):
-                self._note_failure(key)
+            child, num_ctx = await self._fitting_child(binary, wanted)
+        except ApiError:
+            self._note_failure(key)
             raise
         name = wanted.record.name
         if wanted.record.template:
@@ -221,13 +240,51 @@ class Pool:
                 "%s: its TEMPLATE is Go's, which only Ollama runs; the GGUF's is used", name
             )
         log.info("%s is ready after %.1f s (pid %s)", name, time.monotonic() - started, child.pid)
-        loaded = Loaded(key, wanted, child, binary)
+        loaded = Loaded(key, wanted, num_ctx, child, binary)
         loaded.keep_alive = self._default_keep_alive
         self._models[key] = loaded
         watch = asyncio.create_task(self._watch(loaded))
         self._watching.add(watch)
         watch.add_done_callback(self._watching.discard)
         return loaded
+
+    async def _make_room(self, wanted: argv.Wanted) -> None:
+        """Models of ours go one by one, then those of Ollama, as long as memory is short."""
+        need = room.needed(wanted)
+        while need > await asyncio.to_thread(room.free, wanted):
+            if self._models:
+                await self._retire(self._victim())
+                continue
+            log.info("%s needs %s: asking Ollama to unload", wanted.record.name, room.gib(need))
+            await self._empty_ollama()
+            return
+
+    async def _fitting_child(self, binary: Binary, wanted: argv.Wanted) -> tuple[Child, int]:
+        """A child that serves, and its context; after running out of memory with less of it, and
+        at last with all the memory that others give up."""
+        for way in (wanted, *room.smaller(wanted)):
+            try:
+                return await self._child(binary, way), way.num_ctx
+            except OutOfMemory as error:
+                log.warning("%s: %s", wanted.record.name, error.message)
+        while self._models:
+            await self._retire(self._victim())
+        await self._empty_ollama()
+        return await self._child(binary, wanted), wanted.num_ctx
+
+    async def _child(self, binary: Binary, wanted: argv.Wanted) -> Child:
+        child = Child(self._launch(binary, wanted), self._config.load_timeout)
+        try:
+            await child.ready()
+        except BaseException as error:
+            # also when the only client that wanted it has gone: nobody else may pay for the load
+            child.stop()
+            await child.gone()
+            if isinstance(error, ApiError) and child.log.out_of_memory():
+                free = await asyncio.to_thread(room.free, wanted)
+                raise OutOfMemory(wanted, free, error.message) from error
+            raise
+        return child
 
     async def _watch(self, loaded: Loaded) -> None:
         """Forget a child that ended by itself."""

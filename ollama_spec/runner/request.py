@@ -16,6 +16,7 @@ from ollama_spec.runner.apierror import ApiError
 from ollama_spec.runner.argv import Wanted
 from ollama_spec.runner.passthrough import Upstream
 from ollama_spec.runner.pool import Lease, Loaded, Pool
+from ollama_spec.runner.rates import Rates
 from ollama_spec.runner.receipts import receipt
 from ollama_spec.store import ModelRecord, ModelStore
 
@@ -31,6 +32,7 @@ class Services:
     pool: Pool
     store: ModelStore
     upstream: Upstream
+    rates: Rates
 
 
 @dataclass
@@ -158,6 +160,8 @@ def finish(
     """Metrics and receipt of a complete answer; also tells the pool that the model works."""
     loaded.drafting.note(timings, mode)
     request.services.pool.answered(loaded)
+    tokens, spent = int(timings.get("predicted_n", 0)), float(timings.get("predicted_ms", 0))
+    request.services.rates.note(request.record.name, "here", tokens, spent / 1e3)
     loaded.child.log.limit()
     return {**metrics(request, timings), "spec": receipt(timings, mode, loaded.binary.build)}
 

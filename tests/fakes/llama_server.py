@@ -6,6 +6,7 @@ script.json (read anew for every request) and gets events.jsonl. Script keys, al
   help            text of --help
   start_delay     seconds until /health says ok; start_chatter: log lines meanwhile
   start_exit      {"code": N, "stderr": TEXT}: end at once
+  start_exit_above  N: run out of memory when -c is more than that
   ignore_term     true: SIGTERM does nothing
   grandchild      true: start a process that holds stdout open
   headers_delay   seconds before the reply's headers
@@ -152,6 +153,9 @@ async def main(argv: list[str]) -> None:
     if "start_exit" in rules:
         print(rules["start_exit"]["stderr"], file=sys.stderr, flush=True)
         sys.exit(rules["start_exit"]["code"])
+    if int(argv[argv.index("-c") + 1]) > rules.get("start_exit_above", 2**62):
+        print("failed to allocate buffer for kv cache", file=sys.stderr, flush=True)
+        sys.exit(1)
     if rules.get("ignore_term"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if rules.get("grandchild"):
