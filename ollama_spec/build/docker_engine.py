@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import shutil
 import socket
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -117,6 +119,8 @@ def build_docker(
     parts = [plan.tag, f"spec-{overlay.digest(resource_dir('runner_src'))}", "docker", plan.backend]
     if plan.cuda:
         parts.append("_".join(arch.removesuffix("-real") for arch in plan.cuda.archs))
+    if plan.in_container:
+        parts.append("boxed")
     if layer:
         parts.append(f"compat-{compats.digest(layer)}")
     key = "-".join(parts)
@@ -127,19 +131,23 @@ def _make(
     staged: Path, key: str, plan: DockerPlan, source: str | None, layer: Path | None
 ) -> Manifest:
     client = connect()
+    built = paths.ensure(staged / "box") if plan.in_container else staged / "bin"
     try:
         root = paths.cache_dir() / "build" / plan.tag
         tree, info = steps.prepare_tree(root, plan.tag, source)
         tree.apply(resource_dir("runner_src"), plan.tag, layer)
         with _daemon_errors():
             image = _toolchain(client, plan)
-            _compile(client, plan, image.id, tree.src, staged)
+            _compile(client, plan, image.id, tree.src, built)
     finally:
         client.close()
     publish.copy_licence(tree.src, staged, plan.tag)
-    problems = elf.problems(staged / "bin")
+    problems = elf.problems(built, on_host=not plan.in_container)
     if problems:
         raise ArtefactUnusable(f"the built runner cannot leave its container: {problems[0]}")
+    if plan.in_container:
+        for tool in plan.tools:
+            _write_wrapper(staged / "bin" / tool, image.id, gpus=plan.backend == "cuda")
     return Manifest(
         key=key,
         tag=plan.tag,
@@ -153,6 +161,21 @@ def _make(
         flags=[],
         compiler=f"in {plan.base_image} ({image.id[:19]})",
     )
+
+
+def _write_wrapper(path: Path, image: str, *, gpus: bool) -> None:
+    """A program in place of the built one that runs it in `image` (boxed.py)."""
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "ollama_spec.build.boxed",
+        image,
+        "gpus" if gpus else "cpu",
+    ]
+    box = '"$(dirname "$(readlink -f "$0")")/../box"'
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} {box} {path.name} "$@"\n')
+    path.chmod(0o755)
 
 
 @contextmanager
@@ -192,7 +215,7 @@ def _toolchain(client: Any, plan: DockerPlan) -> Any:
     return client.images.get(plan.image)
 
 
-def _compile(client: Any, plan: DockerPlan, image: str, src: Path, staged: Path) -> None:
+def _compile(client: Any, plan: DockerPlan, image: str, src: Path, built: Path) -> None:
     _sweep(client)
     container = client.containers.create(
         image,
@@ -211,7 +234,7 @@ def _compile(client: Any, plan: DockerPlan, image: str, src: Path, staged: Path)
         code = int(container.wait()["StatusCode"])
         if code != 0:
             raise _failure(container, code, log)
-        _download(container, staged / "bin")
+        _download(container, built)
     finally:
         try:
             container.remove(force=True, v=False)
@@ -236,7 +259,9 @@ def _failure(container: Any, code: int, log: str) -> BuildError:
 
 def _sweep(client: Any) -> None:
     """Remove containers of builds on this machine whose process is gone."""
-    for container in client.containers.list(all=True, filters={"label": _LABEL}):
+    for container in client.containers.list(
+        all=True, filters={"label": _LABEL}, ignore_removed=True
+    ):
         host, _, pid = container.labels.get(_LABEL, "").partition(":")
         if host == os.uname().nodename and not Path(f"/proc/{pid}").exists():
             container.remove(force=True)

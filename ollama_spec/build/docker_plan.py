@@ -39,6 +39,7 @@ class DockerPlan(Strict):
     dockerfile: str
     script: str
     tools: list[str]
+    in_container: bool = False  # the result runs in the image, not on the host
 
 
 def make(
@@ -52,6 +53,7 @@ def make(
     cuda_arch: str | None = None,
     base_image: str | None = None,
     mirror: str | None = None,
+    in_container: bool = False,
 ) -> DockerPlan:
     """Render Dockerfile and build script. `mirror` goes before the names of images of ours."""
     if backend not in BACKENDS:
@@ -94,6 +96,7 @@ def make(
         dockerfile=dockerfile,
         script=script,
         tools=tools,
+        in_container=in_container,
     )
 
 

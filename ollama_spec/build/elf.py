@@ -57,7 +57,7 @@ def read(path: Path) -> Links:
     return parse(dynamic, versions)
 
 
-def complaints(name: str, links: Links, glibc: str, glibcxx: str | None = None) -> list[str]:
+def complaints(name: str, links: Links, glibc: str | None, glibcxx: str | None = None) -> list[str]:
     """What would keep this file from running on a host with that `glibc` ("2.36") and libstdc++."""
     found = [
         f"{name} looks for libraries in {part!r}, a path of the build machine"
@@ -80,9 +80,12 @@ def complaints(name: str, links: Links, glibc: str, glibcxx: str | None = None) 
     return found
 
 
-def problems(folder: Path, pattern: str = "*") -> list[str]:
-    """Complaints about every ELF file in `folder` whose name fits `pattern`."""
-    glibc, glibcxx = platform.libc_ver()[1] or "0", host_glibcxx()
+def problems(folder: Path, pattern: str = "*", *, on_host: bool = True) -> list[str]:
+    """Complaints about every ELF file in `folder` whose name fits `pattern`.
+
+    Without `on_host` it does not matter what C and C++ libraries this host has.
+    """
+    glibc, glibcxx = (platform.libc_ver()[1], host_glibcxx()) if on_host else (None, None)
     found: list[str] = []
     for path in sorted(folder.glob(pattern)):
         if not path.is_symlink() and path.is_file() and path.read_bytes()[:4] == b"\x7fELF":

@@ -33,6 +33,7 @@ class Request:
     cuda_arch: str | None = None
     base_image: str | None = None
     mirror: str | None = None
+    in_container: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def plan_docker(request: Request, choice: Choice) -> docker_plan.DockerPlan:
         cuda_arch=request.cuda_arch,
         base_image=request.base_image,
         mirror=request.mirror,
+        in_container=request.in_container,
     )
 
 

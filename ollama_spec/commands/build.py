@@ -52,6 +52,9 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             click.option("--cuda-arch", help='e.g. "86;120".  [default: the GPUs here]'),
             click.option("--base-image", help="docker: image with compiler or CUDA devel."),
             click.option("--mirror", help="docker: registry to take the base image from."),
+            click.option(
+                "--in-container", is_flag=True, help="docker: also run the result in its image."
+            ),
         )
     ):
         function = option(function)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -185,7 +186,7 @@ def test_a_killed_container_is_one_clear_error(
     def kill() -> None:
         limit = time.monotonic() + 300
         while time.monotonic() < limit:
-            for container in client.containers.list(filters={"label": LABEL}):
+            for container in client.containers.list(filters={"label": LABEL}, ignore_removed=True):
                 time.sleep(2)
                 container.kill()
                 return
@@ -219,7 +220,10 @@ def test_a_daemon_restart_ends_the_build_and_the_next_one_tidies_up(
     argv = [sys.executable, "-c", BUILD, tmp_path / "runner_src", plan.model_dump_json(), source]
     child = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
     limit = time.monotonic() + 300
-    while not client.containers.list(filters={"label": LABEL}) and time.monotonic() < limit:
+    while (
+        not client.containers.list(filters={"label": LABEL}, ignore_removed=True)
+        and time.monotonic() < limit
+    ):
         time.sleep(0.2)
     time.sleep(2)
     dockerd.stop()
@@ -233,12 +237,14 @@ def test_a_daemon_restart_ends_the_build_and_the_next_one_tidies_up(
     nothing_left(client)
 
 
+@pytest.mark.usefixtures("no_overlay")
 def test_a_base_image_that_does_not_exist_is_named(
     plan: docker_plan.DockerPlan, client: Any, tmp_path: Path
 ) -> None:
     wrong = plan.model_copy(update={"dockerfile": "FROM ollama-spec-none:1\n"})
-    with pytest.raises(BuildError, match="cannot be made from"), caches():
-        docker_engine.build_docker(wrong)
+    source = project(tmp_path / "src", "int main() {}")
+    with pytest.raises(BuildError, match="cannot be made from"):
+        docker_engine.build_docker(wrong, source=str(source))
     nothing_left(client)
 
 
@@ -249,6 +255,44 @@ def test_the_daemon_is_described_and_a_dead_one_refused(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     with pytest.raises(DockerUnavailable):
         docker_engine.describe_daemon()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_runs_in_its_image_ends_with_its_caller(
+    daemon: str,
+    base_image: str,
+    client: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", daemon)
+    box, out = tmp_path / "box", tmp_path / "out/started"
+    box.mkdir()
+    out.parent.mkdir()
+    program = box / "llama-server"
+    program.write_text(
+        "#!/bin/sh\ntrap 'echo yes > \"$2.ended\"; exit 0' TERM\n"
+        'echo yes > "$2"\nwhile :; do sleep 0.1; done\n'
+    )
+    program.chmod(0o755)
+    argv = [sys.executable, "-m", "ollama_spec.build.boxed", base_image, "cpu", str(box)]
+    child = subprocess.Popen([*argv, "llama-server", "--out", str(out)])
+    wait_for(out)
+    child.send_signal(number)
+    assert child.wait(timeout=60) == -number
+    wait_for(out.with_name("started.ended"))
+    limit = time.monotonic() + 60
+    while client.containers.list(all=True, ignore_removed=True) and time.monotonic() < limit:
+        time.sleep(0.2)
+    assert client.containers.list(all=True, ignore_removed=True) == []
+
+
+def wait_for(path: Path) -> None:
+    limit = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert path.exists()
 
 
 @pytest.mark.slow
