@@ -8,10 +8,14 @@ namespace ospec {
 
 namespace {
 
-constexpr double rate_ema  = 0.1;  // rounds
-constexpr double cost_ema  = 0.05;
-constexpr double learn_ema = 0.05;
-constexpr double slope_prior = 0.15; // an extra verified token costs this share of a step until measured
+constexpr double rate_share  = 0.05; // of a new sample in the moving averages
+constexpr double cost_share  = 0.10;
+constexpr double learn_share = 0.05;
+constexpr double extra_token = 0.15; // share of a step an extra verified token costs until measured
+
+// The first rounds of a slot measure what batches of several sizes cost; cheap, and done once.
+constexpr int calibration[] = { 0, 1, 2, 4, 8, 0, 1, 2, 4, 8 };
+constexpr int n_calibration = sizeof(calibration) / sizeof(calibration[0]);
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
@@ -29,18 +33,25 @@ int slot_of(int position) { return std::min(position, depth_policy::max_depth - 
 } // namespace
 
 double depth_policy::chance(int position, float q) const {
-    return sigmoid(offset[slot_of(position)] + logit(q));
+    return sigmoid(slope * logit(q) + offset + bias[slot_of(position)]);
 }
+
+bool depth_policy::calibrating() const { return n_rounds < n_calibration; }
 
 double depth_policy::verify_ms(int n) const {
-    const double spread = m_nn - m_n * m_n;
-    const double prior  = slope_prior * m_t / std::max(m_n, 1.0);
-    const double slope  = spread > 0.05 ? std::max(0.0, (m_nt - m_n * m_t) / spread) : prior;
-    return std::max(m_t + slope * (n - m_n), 1e-6);
-}
-
-double depth_policy::step_ms() const {
-    return draft_step_ms + verify_ms(3) - verify_ms(2);
+    n = std::min(std::max(n, 1), max_depth + 1);
+    if (seen[n] > 0) {
+        return ms[n];
+    }
+    int below = n - 1, above = n + 1;
+    while (below > 0 && seen[below] == 0) { below--; }
+    while (above <= max_depth + 1 && seen[above] == 0) { above++; }
+    if (below > 0 && above <= max_depth + 1) {
+        return ms[below] + (ms[above] - ms[below]) * (n - below) / (above - below);
+    }
+    if (below > 0)             { return ms[below] * (1 + extra_token * (n - below)); }
+    if (above <= max_depth + 1) { return ms[above] / (1 + extra_token * (above - n)); }
+    return 1;
 }
 
 double depth_policy::rate() const {
@@ -48,73 +59,106 @@ double depth_policy::rate() const {
     return std::max(reached, 1.0 / verify_ms(1)); // plain decoding is always to be had
 }
 
+double depth_policy::value_of(int n, int & best) const {
+    const double r = rate();
+    double survival = 1, tokens = 1;
+    double value = 1 - r * verify_ms(1);
+    best = 0;
+    for (int i = 0; i < n; ++i) {
+        survival *= i < (int) confidence.size() ? chance(i, confidence[i]) : accepted_ema[slot_of(i)];
+        tokens += survival;
+        const double longer = tokens - r * verify_ms(i + 2);
+        if (longer > value) {
+            value = longer;
+            best = i + 1;
+        }
+    }
+    return value;
+}
+
 int depth_policy::begin(adaptive_mode wanted, int limit) {
     mode = wanted;
-    n_max = limit;
-    survival = 1;
+    n_max = std::min(limit, (int) max_depth);
     confidence.clear();
-    if (mode == adaptive_mode::ema) {
+    if (mode == adaptive_mode::off) {
+        n_max = limit;
+    } else if (mode == adaptive_mode::ema) {
         n_max = std::min(limit, std::max(1, (int) std::lround(depth_ema)));
-    } else if (mode == adaptive_mode::cost && weight > 4 && draft_step_ms > 0) {
-        // Is the first token worth its draft? The whole draft pays at most the best prefix of it.
-        double tokens = 1, ms = verify_ms(1), best = tokens / ms, s = 1;
-        for (int i = 0; i < std::min(limit, max_depth); ++i) {
-            s *= accepted_ema[i];
-            tokens += s;
-            ms += step_ms();
-            best = std::max(best, tokens / ms);
-        }
-        if (best <= 1.0 / verify_ms(1) && ++rounds_idle < probe_every) {
-            return 0;
-        }
-        rounds_idle = 0;
+    } else if (calibrating()) {
+        n_max = std::min(n_max, calibration[n_rounds]);
+    } else if (gain_ema < 0 && ++n_idle < probe_every) {
+        return 0;
     }
+    n_idle = 0;
     return n_max;
 }
 
 bool depth_policy::stop(float q) {
+    confidence.push_back(q);
     if (!active()) {
         return false;
     }
-    const int position = (int) confidence.size();
-    confidence.push_back(q);
-    survival *= chance(position, q);
-    if (position + 1 >= n_max) {
-        return true;
+    const int n = (int) confidence.size();
+    if (n >= n_max || mode != adaptive_mode::cost || calibrating()) {
+        return n >= n_max;
     }
-    if (mode != adaptive_mode::cost || draft_step_ms == 0) {
-        return false;
+    int best = 0;
+    const double now = value_of(n, best);
+    for (int more = 1; n + more <= n_max; ++more) {
+        // A longer draft is only worth its steps if its longer prefix is what gets verified.
+        if (value_of(n + more, best) - rate() * step_ms * more > now) {
+            return false;
+        }
     }
-    return survival * accepted_ema[slot_of(position + 1)] < rate() * step_ms();
+    return true;
 }
 
-void depth_policy::learn(int n_drafted, int n_accepted) {
-    const bool full = n_accepted >= n_drafted;
+int depth_policy::keep(int n_drafted) {
+    if (mode != adaptive_mode::cost || calibrating()) {
+        return n_drafted;
+    }
+    int best = 0;
+    const double value = value_of(n_drafted, best);
+    const double plain = 1 - rate() * verify_ms(1);
+    follow(gain_ema, value - plain - rate() * step_ms * n_drafted, rate_share);
+    // What is never verified is never learned about: now and then look.
+    if (best == 0 && ++n_dropped >= probe_every) {
+        best = n_drafted;
+    }
+    if (best > 0) {
+        n_dropped = 0;
+    }
+    return best;
+}
+
+void depth_policy::learn(int n_verified, int n_accepted) {
+    const bool full = n_accepted >= n_verified;
     depth_ema += 0.25 * ((full ? n_accepted + 1 : n_accepted) - depth_ema);
     // Positions after the first rejection were never tested: they teach nothing.
-    for (int i = 0; i < std::min(n_drafted, n_accepted + 1); ++i) {
+    for (int i = 0; i < std::min(n_verified, n_accepted + 1); ++i) {
         const double hit = i < n_accepted ? 1.0 : 0.0;
         if (i < (int) confidence.size()) {
-            offset[slot_of(i)] += learn_ema * (hit - chance(i, confidence[i]));
+            const double x = logit(confidence[i]), error = hit - chance(i, confidence[i]);
+            offset += learn_share * error;
+            bias[slot_of(i)] += 0.5 * learn_share * error;
+            slope = std::min(std::max(slope + 0.25 * learn_share * error * x, 0.2), 2.0);
         }
-        accepted_ema[slot_of(i)] += learn_ema * (hit - accepted_ema[slot_of(i)]);
+        accepted_ema[slot_of(i)] += learn_share * (hit - accepted_ema[slot_of(i)]);
     }
 }
 
-void depth_policy::measure(int n_drafted, int n_tokens, double draft_ms, double total_ms) {
-    const double verify = std::max(total_ms - draft_ms, 0.0);
-    if (n_drafted > 0) {
-        follow(draft_step_ms, draft_ms / n_drafted, cost_ema);
+void depth_policy::measure(int n_drafted, int n_verified, int n_tokens, double draft_ms, double total_ms) {
+    n_rounds++;
+    const int n = n_verified + 1;
+    if (n <= max_depth + 1) {
+        follow(ms[n], std::max(total_ms - draft_ms, 1e-3), seen[n] < 3 ? 0.5 : cost_share);
+        seen[n]++;
     }
-    const double n = n_drafted + 1;
-    weight += 1;
-    const double share = std::max(cost_ema, 1.0 / weight);
-    m_n  += share * (n - m_n);
-    m_t  += share * (verify - m_t);
-    m_nn += share * (n * n - m_nn);
-    m_nt += share * (n * verify - m_nt);
-    follow(tokens_ema, n_tokens, rate_ema);
-    follow(ms_ema, total_ms, rate_ema);
+    if (n_drafted > 0) {
+        follow(step_ms, draft_ms / n_drafted, cost_share);
+    }
+    follow(tokens_ema, n_tokens, rate_share);
+    follow(ms_ema, total_ms, rate_share);
 }
 
 depth_policy & depth_of(int seq_id) {

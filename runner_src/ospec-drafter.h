@@ -9,6 +9,9 @@ namespace ospec {
 // being a model's guess.
 bool drafted_by_lookup(common_speculative * spec, llama_seq_id seq_id);
 
+// Whether the drafter is a plain model that reads the tokens and nothing of the target's.
+bool reads_tokens_only(common_speculative * spec);
+
 // Euclidean norm of the target's hidden row an MTP drafter started from; -1 for other drafters.
 float hidden_norm(common_speculative * spec, llama_seq_id seq_id);
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "ospec-request.h"
+#include "ospec-reuse.h"
 #include "ospec-state.h"
+#include "ospec-threads.h"
 #include "ospec-verify.h"
 
 #include "log.h"
@@ -23,6 +25,18 @@ template <class Slot>
 bool is_replay(const Slot &, const slot_state & state, const llama_tokens & draft, int64_t base, long) {
     return base == state.last_base && draft == state.last_result;
 }
+
+// The same after the round: some tags verify a replay themselves, without asking us.
+template <class Slot> auto was_replay(const Slot & slot, const slot_state &, int) -> decltype((bool) slot.spec_is_replay) {
+    return slot.spec_is_replay;
+}
+template <class Slot> bool was_replay(const Slot &, const slot_state & state, long) { return state.replay; }
+
+template <class Slot> auto shorten(Slot & slot, size_t n, int) -> decltype(slot.spec_draft_q.size(), void()) {
+    slot.spec_draft.resize(n);
+    slot.spec_draft_q.resize(std::min(n, slot.spec_draft_q.size()));
+}
+template <class Slot> void shorten(Slot & slot, size_t n, long) { slot.spec_draft.resize(n); }
 
 struct draft_clock {
     int64_t started_us = 0;
@@ -48,10 +62,12 @@ template <class Slot> void trace_skip(const Slot & slot, const char * path) {
 template <class Slot> void measure_round(const Slot & slot, slot_state & state) {
     const int64_t now = ggml_time_us();
     if (state.t_round_us > 0 && state.n_tokens > 0) {
-        const double draft_ms = state.n_drafted > 0 ? clock_of_draft().spent_us / 1000.0 : 0;
-        depth_of(slot.id).measure(state.n_drafted, state.n_tokens, draft_ms, (now - state.t_round_us) / 1000.0);
+        const double draft_ms = state.n_steps > 0 ? clock_of_draft().spent_us / 1000.0 : 0;
+        const double total_ms = (now - state.t_round_us) / 1000.0;
+        depth_of(slot.id).measure(state.n_steps, state.n_drafted, state.n_tokens, draft_ms, total_ms);
     }
     state.t_round_us = now;
+    state.n_steps = 0;
     state.n_drafted = 0;
     state.n_tokens = 1; // unless accepted() says more
 }
@@ -91,11 +107,24 @@ template <class Slot> int limit(const Slot & slot, int n_draft_max) {
     return deep > 0 ? deep : detail::skipped(slot, state, "skip-cost");
 }
 
-// Around the server's call of common_speculative_draft.
+// Around the server's call of common_speculative_draft for the slots `drafting`. Drops what is not
+// worth verifying.
 inline void draft_begin() { detail::clock_of_draft().started_us = ggml_time_us(); }
-inline void draft_end() {
+template <class Slots> void draft_end(const Slots & drafting) {
     detail::draft_clock & clock = detail::clock_of_draft();
     clock.spent_us = ggml_time_us() - clock.started_us;
+    for (auto * slot : drafting) {
+        slot_state & state = state_of(*slot);
+        const int n = state.n_steps = (int) slot->spec_draft.size();
+        const int kept = n > 0 ? depth_of(slot->id).keep(n) : 0;
+        state.sums.n_dropped += n - kept;
+        if (kept < n) {
+            detail::shorten(*slot, kept, 0);
+            if (kept == 0) {
+                detail::skipped(*slot, state, "skip-cost");
+            }
+        }
+    }
 }
 
 // A copy of the sampler to go back to when a checkpoint is restored; none is needed, or made, where
@@ -107,7 +136,7 @@ template <class SeqRmType> common_sampler * save_sampler(common_sampler * smpl, 
 // Replaces the server's call of common_sampler_sample_and_accept_n.
 template <class Slot>
 llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler * smpl, llama_context * ctx,
-                    const std::vector<int32_t> & rows, const llama_tokens & draft) {
+                    const std::vector<int32_t> & rows, const llama_tokens & draft, const exact_rule & exact = {}) {
     slot_state & state = state_of(slot);
     const int64_t base = (int64_t) slot.prompt.n_tokens() - (int64_t) draft.size() - 1;
     state.replay = detail::is_replay(slot, state, draft, base, 0);
@@ -117,7 +146,7 @@ llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler
     }
     const bool by_lookup = drafted_by_lookup(spec, slot.id);
     if (!trace().on()) {
-        state.last_result = verify(slot, state, smpl, ctx, rows, draft, base, by_lookup, nullptr);
+        state.last_result = verify(slot, state, smpl, ctx, rows, draft, base, by_lookup, nullptr, exact);
         return state.last_result;
     }
     trace_event event;
@@ -129,13 +158,37 @@ llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler
     event.relaxed  = slot.task->params.ospec_cfg.relaxed();
     event.replay   = state.replay;
     event.draft    = draft;
+    event.draft_p  = depth_of(slot.id).confidences();
     event.h_l2     = hidden_norm(spec, slot.id);
     event.draft_us = detail::clock_of_draft().spent_us;
     const int64_t start = ggml_time_us();
-    state.last_result = verify(slot, state, smpl, ctx, rows, draft, base, by_lookup, &event);
+    state.last_result = verify(slot, state, smpl, ctx, rows, draft, base, by_lookup, &event, exact);
     event.verify_us = ggml_time_us() - start;
     trace().write(event);
     return state.last_result;
+}
+
+// Replaces the call of common_sampler_sample_and_accept_n_rejection, at tags that draw drafts from
+// the drafter's distribution `q` (--spec-draft-sampling probabilistic): a token the relaxed rule takes
+// needs no coin, any other gets the exact p/q rule. `Sampler` is a parameter so that tags without
+// that function never look for it.
+template <class Slot, class Sampler, class Distributions>
+llama_tokens accept_drawn(const Slot & slot, common_speculative * spec, Sampler * smpl, llama_context * ctx,
+                          const std::vector<int32_t> & rows, const llama_tokens & draft, const Distributions & q) {
+    if (!slot.task->params.ospec_cfg.relaxed()) {
+        slot_state & state = state_of(slot);
+        state.replay = false;
+        state.n_drafted = (int) draft.size();
+        return common_sampler_sample_and_accept_n_rejection(smpl, ctx, rows, draft, q);
+    }
+    return accept(slot, spec, smpl, ctx, rows, draft, [&](size_t i) {
+        // A copy decides, since that function goes on to the next token; the coin must not be thrown twice.
+        const common_sampler_ptr copy(common_sampler_clone(smpl));
+        const llama_tokens given = common_sampler_sample_and_accept_n_rejection(
+            static_cast<Sampler *>(copy.get()), ctx, { rows[i], rows[i + 1] }, { draft[i] }, Distributions{ q[i] });
+        follow_random(smpl, copy.get());
+        return given.front();
+    });
 }
 
 // After a round is final: `n_accepted` drafted tokens were taken.
@@ -143,7 +196,7 @@ template <class Slot> void accepted(const Slot & slot, size_t n_accepted) {
     slot_state & state = state_of(slot);
     const settings & cfg = slot.task->params.ospec_cfg;
     state.n_tokens = (int) n_accepted + 1;
-    if (state.replay && n_accepted > 0) {
+    if (detail::was_replay(slot, state, 0) && n_accepted > 0) {
         n_accepted--; // the last one was the target's own choice
     }
     figures & sums = state.sums;

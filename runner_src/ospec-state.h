@@ -30,7 +30,8 @@ struct slot_state {
 
     // Of the round in progress, for the cost of a round.
     int64_t t_round_us = 0;
-    int     n_drafted  = 0;
+    int     n_steps    = 0;          // tokens the drafter was run for
+    int     n_drafted  = 0;          // ... and those of them that were verified
     int     n_tokens   = 0;          // the round before gave this many; 0: unknown
 };
 

@@ -12,6 +12,7 @@ template <class Json> void write_timings(Json & timings, const figures & sums) {
     timings["draft_n_rounds"]    = sums.n_rounds;
     timings["draft_n_relaxed"]   = sums.n_relaxed;
     timings["draft_n_skipped"]   = sums.n_skipped;
+    timings["draft_n_dropped"]   = sums.n_dropped;
     timings["draft_regret_nats"] = sums.regret;
     Json per_position = Json::array();
     for (const uint32_t n : sums.accepted_at) {

@@ -19,6 +19,16 @@ std::string list(const std::vector<int32_t> & tokens) {
     return "[" + out + "]";
 }
 
+std::string list(const std::vector<float> & numbers) {
+    std::string out;
+    for (const float number : numbers) {
+        char text[32];
+        std::snprintf(text, sizeof(text), "%s%.4g", out.empty() ? "" : ",", number);
+        out += text;
+    }
+    return "[" + out + "]";
+}
+
 std::string list(const std::vector<trace_position> & positions) {
     std::string out;
     for (const trace_position & p : positions) {
@@ -49,7 +59,7 @@ std::string trace_line(const trace_event & event, uint64_t iter) {
         (unsigned long long) iter, event.task, event.slot, event.path, event.replay ? "true" : "false",
         event.relaxed ? "true" : "false", event.id_last, (long long) event.base, n_accepted, event.h_l2,
         event.draft.size(), n_accepted, event.draft.size(), (long long) event.draft_us, (long long) event.verify_us);
-    return text + ("\"drafts\":" + list(event.draft)) + ",\"emitted\":" + list(emitted) +
+    return text + ("\"drafts\":" + list(event.draft)) + ",\"draft_p\":" + list(event.draft_p) + ",\"emitted\":" + list(emitted) +
            ",\"positions\":" + list(event.positions) + ",\"untested\":" + list(event.untested) + "}\n";
 }
 

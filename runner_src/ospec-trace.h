@@ -17,7 +17,7 @@ struct trace_position {
     float   entropy3 = 0;          // nats, of the target's three best tokens
     int     draft_rank   = -1;     // the same of the drafted token, which may have been refused
     float   draft_regret = 0;
-    const char * verdict = "";     // match, relaxed, bonus, replay, strict, or the guard that said no
+    const char * verdict = "";     // match, relaxed, coin, bonus, replay, strict, or the guard that said no
 };
 
 struct trace_event {
@@ -28,6 +28,7 @@ struct trace_event {
     bool replay = false;
     bool relaxed = false;          // the relaxed rule was on for this request
     std::vector<int32_t> draft;
+    std::vector<float> draft_p;    // the drafter's probability of each
     std::vector<trace_position> positions;
     std::vector<trace_position> untested; // drafted tokens after the first refused one
     float h_l2 = -1;               // norm of the hidden row an MTP draft started from

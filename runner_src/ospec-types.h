@@ -35,6 +35,7 @@ struct figures {
     uint64_t n_rounds  = 0;
     uint64_t n_relaxed = 0;
     uint64_t n_skipped = 0;   // rounds that could have drafted and did not
+    uint64_t n_dropped = 0;   // tokens drafted and then not worth verifying
     double   regret    = 0;   // sum over relaxed tokens of log p(best) - log p(emitted), nats
     std::vector<uint32_t> accepted_at; // how often the token at draft position i was accepted
 

@@ -8,7 +8,13 @@
 
 #include "ggml.h"
 
+#include <cstring>
+#include <functional>
+
 namespace ospec {
+
+// The exact p/q rule for the drafted token at a position, where the tag has it: the token to emit.
+using exact_rule = std::function<llama_token(size_t position)>;
 
 namespace detail {
 
@@ -49,7 +55,7 @@ inline trace_position describe(llama_context * ctx, int row, llama_token emitted
 template <class Slot>
 llama_tokens verify(const Slot & slot, slot_state & state, common_sampler * smpl, llama_context * ctx,
                     const std::vector<int32_t> & rows, const llama_tokens & draft, int64_t base, bool by_lookup,
-                    trace_event * event) {
+                    trace_event * event, const exact_rule & exact = {}) {
     const auto & params = slot.task->params;
     const settings & cfg = params.ospec_cfg;
     const llama_vocab * vocab = llama_model_get_vocab(llama_get_model(ctx));
@@ -68,7 +74,9 @@ llama_tokens verify(const Slot & slot, slot_state & state, common_sampler * smpl
         llama_token emitted = sampled;
         standing where;
         const char * verdict = bonus ? "bonus" : "match";
-        if (!bonus && sampled != draft[i]) {
+        const bool same = !bonus && sampled == draft[i];
+        // With the exact rule even a match is not accepted before its coin was thrown.
+        if (!bonus && (!same || exact)) {
             if (state.replay && cfg.relaxed()) {
                 // Logits of another batch size differ in their last bits: judging anew could undo
                 // what this very round decided.
@@ -84,13 +92,19 @@ llama_tokens verify(const Slot & slot, slot_state & state, common_sampler * smpl
                 }
                 if (!verdict) {
                     // The draft, not the sample: the target's KV and the drafter's rows hold it.
-                    verdict = "relaxed";
+                    verdict = same ? "match" : "relaxed";
                     emitted = draft[i];
-                    state.sums.n_relaxed++;
-                    state.sums.regret += where.regret;
-                    count_relaxed(where.regret);
+                } else if (exact) {
+                    emitted = exact(i);
+                    verdict = emitted == draft[i] ? "coin" : verdict;
                 }
             }
+        }
+        const bool relaxed = !std::strcmp(verdict, "relaxed");
+        if (relaxed) {
+            state.sums.n_relaxed++;
+            state.sums.regret += where.regret;
+            count_relaxed(where.regret);
         }
         if (event) {
             event->positions.push_back(detail::describe(ctx, rows[i], emitted, sampled,
@@ -99,7 +113,7 @@ llama_tokens verify(const Slot & slot, slot_state & state, common_sampler * smpl
         common_sampler_accept(smpl, emitted, true);
         result.push_back(emitted);
         if (!state.replay || bonus) {
-            state.budget.add(emitted == sampled ? 0.0f : where.regret);
+            state.budget.add(relaxed ? where.regret : 0.0f);
         }
         if (cfg.relaxed()) {
             history.push_back(emitted);

@@ -20,20 +20,22 @@ static int drafts(int streak, int cooldown, int rounds) {
     return n;
 }
 
-// Mean depth chosen in rounds 100..400 by a drafter whose token is right with a chance of `good` in 10.
-static double depth(adaptive_mode mode, int good, float q, double draft_ms) {
+// Mean number of tokens verified in rounds 100..400 by a drafter whose token is right with a chance of
+// `good` in 10. A step costs `draft_ms`, the second token of a batch `second_ms`, each further one 0.5.
+static double depth(adaptive_mode mode, int good, float q, double draft_ms, double second_ms = 0.5) {
     depth_policy policy;
     unsigned seed = 1;
     double sum = 0;
     for (int round = 0; round < 400; ++round) {
-        int n = 0;
+        int steps = 0;
         const int limit = policy.begin(mode, 8);
-        while (n < limit) {
-            n++;
+        while (steps < limit) {
+            steps++;
             if (policy.stop(q)) {
                 break;
             }
         }
+        const int n = policy.keep(steps);
         int taken = 0;
         while (taken < n) {
             seed = seed * 1103515245u + 12345u;
@@ -45,7 +47,8 @@ static double depth(adaptive_mode mode, int good, float q, double draft_ms) {
         if (n > 0) {
             policy.learn(n, taken);
         }
-        policy.measure(n, taken + 1, n * draft_ms, 10.0 + 0.5 * n + n * draft_ms);
+        const double verify_ms = 10.0 + (n > 0 ? second_ms + 0.5 * (n - 1) : 0);
+        policy.measure(steps, n, taken + 1, steps * draft_ms, verify_ms + steps * draft_ms);
         sum += round >= 100 ? n : 0;
     }
     return sum / 300;
@@ -72,6 +75,9 @@ int main() {
     CHECK(dear < cheap - 2);
     // ... and none where it can never pay, but for the odd probe
     CHECK(depth(adaptive_mode::cost, 1, .5f, 8) < 0.3);
+    // a dear second token is paid for by a long draft or not at all
+    CHECK(depth(adaptive_mode::cost, 9, .9f, 0.2, 8) > 6);
+    CHECK(depth(adaptive_mode::cost, 4, .4f, 0.2, 8) < 0.5);
     // its own confidence is believed only as far as it proves right
     depth_policy boastful;
     for (int i = 0; i < 300; ++i) {
