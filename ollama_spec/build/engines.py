@@ -8,7 +8,7 @@ from pathlib import Path
 from ollama_spec import config
 from ollama_spec.artefacts import Artefact
 from ollama_spec.build import compat, cuda_toolkit, docker_plan, gpu, overlay, tags, thin, toolchain
-from ollama_spec.build.detect import Report, detect
+from ollama_spec.build.detect import Report, detect, pick
 from ollama_spec.build.native import build_native
 from ollama_spec.build.steps import TARGETS
 from ollama_spec.errors import BuildError
@@ -70,10 +70,10 @@ def decide(request: Request, report: Report) -> Choice:
     engine = request.engine
     if engine == "auto":
         engine = report.engine
+        if engine == "thin" and tag != found:  # Ollama's libraries are of another tag
+            engine = pick([item for item in report.engines if item.engine != "thin"], report.gpu)
         if request.backend not in (None, "cpu") and engine != "thin":
             engine = _for_backend(request.backend, report)
-        if engine == "thin" and tag != found:
-            engine = "native"  # Ollama's libraries are of another tag
     if engine == "thin" and library is None:
         raise BuildError(
             "the thin engine needs Ollama's libraries and no Ollama was found",
@@ -87,6 +87,13 @@ def _for_backend(backend: str | None, report: Report) -> str:
     works = {verdict.engine: verdict.works for verdict in report.engines}
     native = backend == "cuda" and not works.get("docker") and cuda_toolkit.home() is not None
     return "native" if native else "docker"
+
+
+def native_backend(request: Request) -> str:
+    """What the native engine builds: as asked, else CUDA where both a GPU and a toolkit are."""
+    if request.backend:
+        return request.backend
+    return "cuda" if gpu.report().gpus and cuda_toolkit.home() else "cpu"
 
 
 def plan_docker(request: Request, choice: Choice) -> docker_plan.DockerPlan:
@@ -134,6 +141,6 @@ def build(request: Request, choice: Choice | None = None) -> Artefact:
         jobs=request.jobs,
         use=request.use,
         layer=layer,
-        backend=request.backend or "cpu",
+        backend=native_backend(request),
         cuda_arch=request.cuda_arch,
     )

@@ -89,6 +89,8 @@ def _dry_run(request: engines.Request, choice: engines.Choice, as_json: bool) ->
         facts |= engines.plan_docker(request, choice).model_dump(mode="json")
     elif choice.engine == "thin":
         facts["library"] = str(choice.library)
+    else:
+        facts["backend"] = engines.native_backend(request)
     if as_json:
         output.result_json(facts)
         return

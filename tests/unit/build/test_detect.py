@@ -203,6 +203,24 @@ def report(tag: str | None, engine: str = "thin") -> Report:
     )
 
 
+def test_a_gpu_decides_what_auto_and_native_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = GpuReport(gpus=[Gpu(name="x", compute_capability="8.6")])
+    works = [EngineVerdict(engine=name, works=True, reason="") for name in ("thin", "docker")]
+    here = report("b10380").model_copy(update={"gpu": gpus, "engines": works})
+    assert engines.decide(engines.Request(tag="b9409"), here).engine == "docker"
+    without = here.model_copy(update={"engines": works[:1]})
+    assert engines.decide(engines.Request(tag="b9409"), without).engine == "native"
+    monkeypatch.setattr(engines.gpu, "report", lambda: gpus)
+    monkeypatch.setattr(engines.cuda_toolkit, "home", lambda: Path("/usr/local/cuda"))
+    assert engines.native_backend(engines.Request()) == "cuda"
+    assert engines.native_backend(engines.Request(backend="cpu")) == "cpu"
+    asked = engines.Request(tag="b9409", backend="cuda")
+    assert engines.decide(asked, without).engine == "native"
+    assert engines.decide(asked, here).engine == "docker"
+    monkeypatch.setattr(engines.cuda_toolkit, "home", lambda: None)
+    assert engines.native_backend(engines.Request()) == "cpu"
+
+
 def test_auto_builds_what_ollama_carries() -> None:
     choice = engines.decide(engines.Request(), report("b10380"))
     assert (choice.tag, choice.engine) == ("b10380", "thin")
