@@ -54,6 +54,25 @@ def receipt(rounds: Iterable[dict[str, Any]], build: str) -> dict[str, Any]:
     }
 
 
+# What only the last object of a streamed answer has. In a text the quotes would be escaped.
+_LAST = {
+    "/api/chat": b'"done":true',
+    "/api/generate": b'"done":true',
+    "/v1/chat/completions": b'"finish_reason":"',
+    "/v1/completions": b'"finish_reason":"',
+    "/v1/messages": b'"type":"message_delta"',
+    "/v1/responses": b'"type":"response.completed"',
+}
+ROUTES = frozenset(_LAST)
+
+
+def is_last(route: str, line: bytes) -> bool:
+    """Whether a line of an answer holds its last object, or the only one of an unstreamed one."""
+    if line.startswith(b"data:") or route.startswith("/api/"):
+        return _LAST[route] in line
+    return line.startswith(b"{")
+
+
 def with_receipt(line: bytes, spec: dict[str, Any]) -> bytes:
     """The last object of an answer with a `spec`; its other bytes stay Ollama's own."""
     body = line.rstrip()

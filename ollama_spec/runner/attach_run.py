@@ -27,7 +27,6 @@ from ollama_spec.runner.passthrough import Unreachable, Upstream
 log = logging.getLogger(__name__)
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
-_ANSWERS = ("/api/chat", "/api/generate")
 _START_SECONDS = 60
 
 
@@ -137,7 +136,7 @@ class _Front:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         try:
-            if request.method != "POST" or request.path not in _ANSWERS:
+            if request.method != "POST" or request.path not in receipts.ROUTES:
                 return await self._upstream.forward(request)
             body = await request.read()
             trace = self._trace(body)
@@ -145,7 +144,7 @@ class _Front:
                 return await self._upstream.forward(request, body)
             mark = receipts.size(trace)
             return await self._upstream.forward(
-                request, body, lambda line: self._line(line, trace, mark)
+                request, body, lambda line: self._line(request.path, line, trace, mark)
             )
         except Unreachable:
             text = json.dumps({"error": "the private Ollama does not answer"})
@@ -158,8 +157,8 @@ class _Front:
         except (ApiError, names.InvalidName):
             return None
 
-    def _line(self, line: bytes, trace: Path, mark: int) -> bytes:
-        if b'"done":true' not in line:
+    def _line(self, route: str, line: bytes, trace: Path, mark: int) -> bytes:
+        if not receipts.is_last(route, line):
             return line
         rounds = receipts.rounds_since(trace, mark)
         return receipts.with_receipt(line, receipts.receipt(rounds, self._attached.build))

@@ -1,4 +1,4 @@
-"""Our runner is killed in the middle of an answer: the real Ollama says the rest of the same text."""
+"""Our runner is killed in the middle of an answer: the real Ollama says the rest of the text."""
 
 from __future__ import annotations
 
