@@ -14,6 +14,7 @@ from ollama_spec.measure.client import Client
 from ollama_spec.measure.sample import Row
 
 _NOTE_EVERY = 15.0  # seconds
+_WARM_UP = 1000  # characters; brings the weights into memory without reading a long document
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def measure(
     seed is used for all configurations of a repeat.
     """
     for configuration in configurations:
-        text = configuration.text_of(prompts[0], "warm-up")
+        text = configuration.text_of(prompts[0][:_WARM_UP], "warm-up")
         configuration.client.ask(text, min(8, n_predict), **{**options, **configuration.options})
     rows: list[Row] = []
     total, last_note = repeats * len(prompts) * len(configurations), time.monotonic()

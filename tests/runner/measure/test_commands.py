@@ -85,6 +85,6 @@ def test_verify_reports_and_fails_as_a_command(
 ) -> None:
     options = [model, "--runner", patched_runner, "--quick", "--json"]
     found = call(verify.command, *options, "--stock", stock_runner)
-    assert found["passed"] and len(found["checks"]) == 10
+    assert found["passed"] and len(found["checks"]) == 11
     with pytest.raises(OllamaSpecError, match="no relaxed acceptance"):
         call(verify.command, model, "--runner", stock_runner)

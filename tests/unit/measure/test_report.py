@@ -7,37 +7,13 @@ import html.parser
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fixtures.measure_results import result
 
 from ollama_spec.errors import OllamaSpecError
-from ollama_spec.measure import compare, matrix, report, sample
+from ollama_spec.measure import compare, report, sample
 from ollama_spec.measure.client import Answer
-from ollama_spec.measure.sample import Row
-
-
-def rows(name: str, seconds: float, accepted: int = 0) -> list[Row]:
-    timings = {"prompt_n": 10, "prompt_ms": 20.0}
-    if accepted:
-        timings |= {"draft_n": 20, "draft_n_accepted": accepted, "draft_n_rounds": 10,
-                    "draft_accepted_per_pos": [accepted - 2, 2]}  # fmt: skip
-    return [
-        sample.row(
-            Answer("text", 21, 0.1, 0.1 + seconds * (1 + prompt / 10), timings),
-            config=name, set="chat & <code>", prompt=prompt, repeat=repeat,
-        )
-        for prompt in range(4) for repeat in range(2)
-    ]  # fmt: skip
-
-
-def result(strict_seconds: float = 1.0) -> dict[str, Any]:
-    found = rows("plain", 2.0) + rows("strict", strict_seconds, 12)
-    return {
-        "format": 1, "baseline": "plain", "settings": {"repeats": 2}, "rows": found,
-        "machine": {"date": "2026-01-01", "cores": 2, "load_1min": 0.1},
-        "summary": matrix.summarise(found, "plain"),
-    }  # fmt: skip
 
 
 def test_summary_pairs_with_the_baseline() -> None:
@@ -69,6 +45,13 @@ def test_csv_has_a_line_per_answer() -> None:
     lines = list(csv.DictReader(io.StringIO(report.as_csv(result()))))
     assert len(lines) == 16
     assert lines[0]["config"] == "plain" and "text" not in lines[0]
+
+
+def test_columns_without_values_are_left_out() -> None:
+    text = report.markdown(result())
+    assert "J/token" not in text and "sparse prefill" not in text
+    assert "| 1.00, 0.20 |" in text  # accepted at positions 1 and 2 of 10 rounds
+    assert "TTFT gain" in text
 
 
 def test_markdown_says_when_there_is_no_difference() -> None:
