@@ -81,12 +81,25 @@ def test_banned_tokens_stay_banned(server: Server) -> None:
 
 
 def test_ignore_eos(server: Server) -> None:
-    prompt = PROMPTS[0]
+    """An end token that was drafted all the same is refused as one: both by name, since the ban
+    as a logit bias would refuse it too and hide that the first guard is gone."""
+    marks = server.client.post("/tokenize", json={"content": "<turn|>", "parse_special": True})
+    (end,) = marks.json()["tokens"]
+    since = server.mark()
     for seed in range(8):
         keys: dict[str, Any] = {"ignore_eos": True, "temperature": 1.0, "seed": seed} | ANYTHING
-        got = server.complete(prompt, n_predict=400, **keys)
+        got = server.complete(PROMPTS[0], n_predict=400, **keys)
         assert got["stop_type"] == "limit"
         assert got["tokens_predicted"] == 400
+        assert end not in got["tokens"]
+    judged = [
+        position["verdict"]
+        for a_round in server.rounds(since)
+        for drafted, position in zip(a_round["drafts"], a_round["positions"], strict=False)
+        if drafted == end
+    ]
+    assert judged
+    assert set(judged) == {"control"}
 
 
 def test_grammar(server: Server) -> None:
