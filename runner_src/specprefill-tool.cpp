@@ -26,7 +26,7 @@ struct arguments {
     std::vector<std::string> files;
     score_options  score;
     select_options select;
-    keep_curve     keep = keep_curve::parse("8192:.4,32768:.25,131072:.15");
+    std::vector<keep_curve> keeps; // each prompt is scored once and reported for each of them
     int  gpu_layers = 999;
     bool json = false, with_scores = false;
 };
@@ -36,7 +36,8 @@ const char * const USAGE =
     "  -m, --model FILE       speculator (GGUF)\n"
     "  -f, --file FILE        prompt, as the model gets it; several are scored one after another\n"
     "  --target FILE          also prefill this model densely, sparsely and compacted, and compare\n"
-    "  --keep K               share kept, or a curve like 8192:.4,32768:.25 (default)\n"
+    "  --keep K               share kept, or a curve (default: 8192:.4,32768:.25,131072:.15); given\n"
+    "                         several times, each prompt is reported for each\n"
     "  --mode keep|mass       budget by share of tokens or of attention (default: keep)\n"
     "  --mass M               share of attention in mode mass (default: 0.85)\n"
     "  --max-keep N           most tokens ranking may keep (default: 0, no limit)\n"
@@ -69,7 +70,7 @@ arguments parse(int argc, char ** argv) {
         if      (name == "-m" || name == "--model")         { a.model = value(); }
         else if (name == "-f" || name == "--file")          { a.files.push_back(value()); }
         else if (name == "--target")                        { a.target = value(); }
-        else if (name == "--keep")                          { a.keep = keep_curve::parse(value()); }
+        else if (name == "--keep")                          { a.keeps.push_back(keep_curve::parse(value())); }
         else if (name == "--mass")                          { a.select.mass = keep_curve::parse(value()).at(0); }
         else if (name == "--max-keep")                      { a.select.max_keep = number(0); }
         else if (name == "--chunk")                         { a.select.chunk = number(1); }
@@ -95,6 +96,9 @@ arguments parse(int argc, char ** argv) {
     }
     if (a.model.empty() || a.files.empty()) {
         throw std::invalid_argument("a model and a prompt file are needed");
+    }
+    if (a.keeps.empty()) {
+        a.keeps.push_back(keep_curve::parse("8192:.4,32768:.25,131072:.15"));
     }
     return a;
 }
@@ -216,14 +220,15 @@ void run(const arguments & a) {
         const std::vector<llama_token> tokens = tokenize(vocab, read_file(file));
         score.begin(tokens);
         while (!score.advance(a.score.n_ubatch)) {}
-        select_options opt = a.select;
-        opt.keep = a.keep.at((int) tokens.size());
-        const selection chosen = select_tokens(tokens, score.result().scores, forced_of(vocab, tokens), opt);
-        if (target) {
-            const comparison compared = compare(target.get(), tokens, chosen.kept, a.score.n_threads);
-            report(a, file, vocab, tokens, chosen, score, opt.keep, &compared);
-        } else {
-            report(a, file, vocab, tokens, chosen, score, opt.keep, nullptr);
+        for (const keep_curve & keep : a.keeps) {
+            select_options opt = a.select;
+            opt.keep = keep.at((int) tokens.size());
+            const selection chosen = select_tokens(tokens, score.result().scores, forced_of(vocab, tokens), opt);
+            comparison compared;
+            if (target) {
+                compared = compare(target.get(), tokens, chosen.kept, a.score.n_threads);
+            }
+            report(a, file, vocab, tokens, chosen, score, opt.keep, target ? &compared : nullptr);
         }
     }
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fixtures.wired import pair
 from runner.prefill.conftest import SPARSE, Server, serving
 
 from ollama_spec.measure.fixtures.needles import NeedlePrompt, needle_prompt
@@ -156,27 +157,47 @@ def test_compact_positions(patched_runner: Path, smollm2: Path) -> None:
     assert again["content"] == first["content"]
 
 
+# With more threads ggml splits the attention of one row over them, and that of a batch of rows not:
+# rounding alone then moves the logits of this model by up to 1, in dense prompts as in sparse ones.
+ONE_THREAD = ["-t", "1", "--spec-draft-threads", "1"]
+
+
 def test_together_with_a_drafter(
     patched_runner: Path, smollm2: Path, smollm2_drafter: Path
 ) -> None:
     """The draft model is the speculator, too; drafting changes nothing in the answer."""
-    arguments = ["-c", "4096", "-np", "1", "--specprefill", *SPARSE]
-    with serving(
-        patched_runner, smollm2, [*arguments, "--specprefill-model", str(smollm2_drafter)]
-    ) as server:
-        plain = server.ask(PROMPT.text, n_predict=24)
-    arguments += ["--spec-type", "draft-simple", "--spec-draft-model", str(smollm2_drafter)]
-    with serving(patched_runner, smollm2, arguments) as server:
-        drafted = server.ask(PROMPT.text, n_predict=24)
-    assert report(drafted)["status"] == report(plain)["status"] == "active"
-    assert drafted["timings"]["draft_n"] > 0
-    assert report(drafted)["coverage"] == report(plain)["coverage"]
-    assert report(drafted)["n_kept"] == report(plain)["n_kept"]
-    assert PROMPT.codes[0] in drafted["content"]
-    assert PROMPT.codes[0] in plain["content"]
-    if drafted["content"] != plain["content"]:
-        # Seen at a margin of 0.28 nats, too wide for rounding to be taken for granted.
-        pytest.xfail(reason="known fault: strict drafting after a sparse prefill may change text")
+    arguments = ["-c", "4096", "-np", "1", "--specprefill", *ONE_THREAD, *SPARSE]
+    speculating = ["--specprefill-model", str(smollm2_drafter)]
+    drafting = ["--spec-type", "draft-simple", "--spec-draft-model", str(smollm2_drafter)]
+    prompts = [PROMPT.text, needle_prompt(3, 0.7, LENGTH).text]
+    answers = []
+    for more in (speculating, drafting):
+        with serving(patched_runner, smollm2, [*arguments, *more]) as server:
+            answers.append([server.ask(prompt, n_predict=24) for prompt in prompts])
+    _same_with_drafts(*answers)
+
+
+def test_together_with_mtp(patched_runner: Path) -> None:
+    """A windowed target whose drafter reads its hidden rows and its cache with holes."""
+    made = pair()
+    arguments = ["-c", "8192", "-np", "1", "--specprefill", *ONE_THREAD, *SPARSE]
+    arguments += ["--specprefill-model", str(made.target)]
+    drafting = ["--spec-type", "draft-mtp", "--spec-draft-model", str(made.drafter)]
+    prompts = [needle_prompt(seed, 0.5, 8000, plain=True).text for seed in (1, 2, 3)]
+    answers = []
+    for more in ([], [*drafting, "--spec-draft-n-max", "3"]):
+        with serving(patched_runner, made.target, [*arguments, *more]) as server:
+            answers.append([server.ask(prompt, n_predict=32) for prompt in prompts])
+    _same_with_drafts(*answers)
+
+
+def _same_with_drafts(plain: list[dict[str, Any]], drafted: list[dict[str, Any]]) -> None:
+    for one, other in zip(plain, drafted, strict=True):
+        assert report(one)["status"] == report(other)["status"] == "active"
+        assert report(one)["n_kept"] == report(other)["n_kept"] < report(one)["n_prompt"]
+        assert other["timings"]["draft_n"] > 0
+        assert fields(one) == fields(other)
+    assert sum(answer["timings"]["draft_n_accepted"] for answer in drafted) > 0
 
 
 def test_off_is_stock(patched_runner: Path, stock_runner: Path, smollm2: Path) -> None:
