@@ -127,7 +127,12 @@ def _shown(line: dict[str, Any]) -> dict[str, Any]:
         "status": None if quiet else ", ".join(used),
         "positions": ", ".join(f"{rate:.2f}" for rate in line.get("accepted_per_position") or []),
         "regret": line.get("regret_nats_per_token") if drafted else None,
+        **{key: _whole(line.get(key)) for key in ("prompt_tokens", "prefill_tokens_per_second")},
     }
+
+
+def _whole(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f}"
 
 
 def _interval(value: dict[str, float] | None, digits: int) -> str | None:
