@@ -7,6 +7,18 @@
 
 namespace ospec {
 
+namespace {
+
+// A look-ahead step stops at every layer, and threads start and meet anew each time. For few weights
+// that costs more than it saves: SmolLM2 (94 MiB) with nine queries on 2 busy cores took 8.7 s with two
+// threads and 0.2 s with one.
+int query_threads(const llama_model * model, int n_threads) {
+    constexpr uint64_t WEIGHTS_A_THREAD = 128ull << 20;
+    return (int) std::min<uint64_t>(n_threads, 1 + llama_model_size(model) / WEIGHTS_A_THREAD);
+}
+
+} // namespace
+
 struct scorer::state {
     llama_model * model;
     score_options opt;
@@ -44,7 +56,8 @@ struct scorer::state {
         cp.n_ctx = n_ctx;
         cp.n_batch = cp.n_ubatch = opt.n_ubatch;
         cp.n_seq_max = 1;
-        cp.n_threads = cp.n_threads_batch = opt.n_threads;
+        cp.n_threads = query_threads(model, opt.n_threads);
+        cp.n_threads_batch = opt.n_threads;
         cp.flash_attn_type = opt.flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
         cp.swa_full = true; // else the cells of windowed layers would not be in token order
         cp.no_perf = true;

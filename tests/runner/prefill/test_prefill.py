@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,30 @@ def test_slots_side_by_side_answer_as_alone(sparse: Server) -> None:
     assert [fields(answer) for answer in together] == alone
     statuses = [report(answer)["status"] for answer in together]
     assert statuses == ["active", "skipped_request", "active", "skipped_min_tokens"]
+
+
+def test_scoring_does_not_hold_up_another_stream(sparse: Server) -> None:
+    """Another slot's tokens keep coming between the micro-batches of the speculator."""
+    body: dict[str, Any] = {"prompt": SHORT, "n_predict": 2000, "ignore_eos": True, "stream": True}
+    times: list[float] = []
+    with (
+        sparse.http.stream("POST", "/completion", json=body) as stream,
+        ThreadPoolExecutor() as pool,
+    ):
+        lines = stream.iter_lines()
+        next(lines)
+        scored = pool.submit(
+            sparse.ask, PROMPT.text, cache_prompt=False, specprefill={"keep": 0.1}, n_predict=1
+        )
+        while not scored.done():
+            next(lines)
+            times.append(time.monotonic())
+    found = report(scored.result())
+    assert found["status"] == "active"
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    # 1500 tokens are scored in a dozen micro-batches; all at once would be one gap of score_ms.
+    assert len(gaps) > 10
+    assert max(gaps) * 1000 < found["score_ms"] / 2
 
 
 def test_the_process_outlives_cancelled_scoring(sparse: Server) -> None:
