@@ -173,4 +173,6 @@ def modelfile(record: ModelRecord) -> str:
         "# To build a new Modelfile based on this, replace FROM with:\n"
         f"# FROM {display(record)}\n\n"
     )
-    return head + writer.of_record(record)
+    # Ollama gives every model a template; this one leaves the prompt as it is.
+    shown = record.model_copy(update={"template": record.template or "{{ .Prompt }}"})
+    return head + writer.of_record(shown)

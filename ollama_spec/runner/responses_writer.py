@@ -239,10 +239,11 @@ def _call_item(identifier: str, call: Mapping[str, Any], status: str) -> dict[st
 
 
 def _tool(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    whole = {
         key: item.get(key, "" if key in ("type", "name") else None)
         for key in ("type", "name", "description", "strict", "parameters")
     }
+    return {**whole, "parameters": wire.sorted_keys(whole["parameters"])}
 
 
 def _format(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,10 +277,4 @@ async def sse(chunks: AsyncGenerator[Chunk], writer: ResponsesWriter) -> AsyncGe
         async for chunk in chunks:
             for name, data in writer.events(chunk):
                 # Ollama builds these events as Go maps, whose keys are written in order.
-                yield wire.event(name, _sorted(data))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+                yield wire.event(name, wire.sorted_keys(data))

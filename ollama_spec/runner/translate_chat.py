@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from ollama_spec.runner import decode, media, options, truncate, wire
+from ollama_spec.runner import decode, media, options, tools, truncate, wire
 from ollama_spec.runner import request as requests
 from ollama_spec.runner.apierror import ApiError
 from ollama_spec.runner.pool import Lease
@@ -22,6 +22,8 @@ def decode_chat(raw: dict[str, Any]) -> dict[str, Any]:
     """The request's known fields, checked; messages decoded."""
     body = decode.fields(raw, decode.CHAT, "ChatRequest")
     body["messages"] = [_message(item) for item in body.get("messages") or []]
+    if body.get("tools"):
+        body["tools"] = [tools.tool(item) for item in body["tools"]]
     requests.check_logprobs(body)
     return body
 
@@ -136,11 +138,11 @@ def to_native(message: Mapping[str, Any]) -> dict[str, Any]:
         native["name"] = message["tool_name"]
     calls = message.get("tool_calls")
     if calls:
-        native["tool_calls"] = [_call_to_native(call, i) for i, call in enumerate(calls)]
+        native["tool_calls"] = [_call_to_native(call) for call in calls]
     return native
 
 
-def _call_to_native(call: Any, index: int) -> dict[str, Any]:
+def _call_to_native(call: Any) -> dict[str, Any]:
     function = call.get("function", {}) if isinstance(call, dict) else {}
     if not isinstance(function, dict) or not isinstance(function.get("arguments", {}), dict):
         raise ApiError(
@@ -148,8 +150,10 @@ def _call_to_native(call: Any, index: int) -> dict[str, Any]:
             "json: cannot unmarshal string into Go struct field ToolCallFunction"
             ".messages.tool_calls.function.arguments of type api.ToolCallFunctionArguments",
         )
+    identity = {"id": call["id"]} if call.get("id") else {}
     return {
-        "id": call.get("id", "") or f"call_{index}",
+        **identity,
+        "index": function.get("index", 0),
         "type": "function",
         "function": {
             "name": function.get("name", ""),

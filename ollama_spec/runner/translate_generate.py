@@ -171,7 +171,9 @@ async def _stream(
     think: bool | str | None,
 ) -> AsyncGenerator[Chunk]:
     raw = bool(request.body.get("raw"))
-    splitter = None if raw or not think else ThinkSplitter(prompt)
+    # As in Ollama, by the Go template: with the GGUF's own one, thoughts stay in the text here.
+    splits = think and not raw and ".Thinking" in (request.record.template or "")
+    splitter = ThinkSplitter(prompt) if splits else None
     top = request.body.get("top_logprobs", 0)
     answer: list[str] = []
     final: Mapping[str, Any] | None = None

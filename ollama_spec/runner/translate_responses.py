@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ollama_spec.runner import decode, translate_openai
+from ollama_spec.runner import decode, translate_openai, wire
 from ollama_spec.runner.apierror import ApiError
 from ollama_spec.runner.translate_anthropic import NO_SEARCH
 
@@ -164,6 +164,6 @@ def _tools(item: Any, prefix: str = "") -> list[dict[str, Any]]:
     function = {
         "name": prefix + item.get("name", ""),
         "description": item.get("description") or "",
-        "parameters": item.get("parameters") or {},
+        "parameters": wire.sorted_keys(item.get("parameters") or {}),
     }
     return [{"type": kind, "function": function}]

@@ -46,6 +46,13 @@ def dumps(value: Any) -> bytes:
     return data
 
 
+def sorted_keys(value: Any) -> Any:
+    """The value as Go writes a map: keys in order, on every level."""
+    if isinstance(value, dict):
+        return {key: sorted_keys(value[key]) for key in sorted(value)}
+    return [sorted_keys(item) for item in value] if isinstance(value, list) else value
+
+
 def line(value: Any) -> bytes:
     """One NDJSON line."""
     return dumps(value) + b"\n"

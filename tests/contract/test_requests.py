@@ -191,8 +191,10 @@ async def test_generate_raw_and_context(front: Sidecar) -> None:
     assert await front.post("/api/generate", both) == (400, [{"error": error}])
 
 
-async def test_generate_splits_thoughts(fake: FakeRunner, tmp_path: Path) -> None:
-    add_model(tmp_path, template_text=THINKING)
+async def test_generate_splits_thoughts_by_the_go_template(
+    fake: FakeRunner, tmp_path: Path
+) -> None:
+    add_model(tmp_path, template_text=THINKING, template="<think>{{ .Thinking }}</think>")
     fake.script(steps=completion_steps("<th", "ink>\nhm", " m", "</thi", "nk>\n\nok <b>"))
     async with sidecar(fake) as front:
         _, (answer,) = await front.post(
