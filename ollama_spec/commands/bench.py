@@ -101,7 +101,8 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
         output.result_json(lines)
         return
     rows = [[line["set"], line["config"], *_speeds(line), line["verdict"]] for line in lines]
-    output.result(output.table(["SET", "CONFIG", "BEFORE", "AFTER", "RATIO", "VERDICT"], rows))
+    header = ["SET", "CONFIG", "BEFORE", "AFTER", "RATIO", "VS BASELINE", "VERDICT"]
+    output.result(output.table(header, rows))
 
 
 def _speeds(line: dict[str, Any]) -> list[str]:
@@ -110,4 +111,5 @@ def _speeds(line: dict[str, Any]) -> list[str]:
         f"{line['before']['value']:.1f}",
         f"{line['after']['value']:.1f}",
         f"{ratio['value']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]",
+        ", ".join("-" if one is None else f"{one['value']:.2f}" for one in line["vs_baseline"]),
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -188,4 +190,17 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "load_1min": round(os.getloadavg()[0], 2),
         "ollama_spec": __version__,
+        "commit": commit(),
+        "command": " ".join([Path(sys.argv[0]).name, *(Path(arg).name for arg in sys.argv[1:])]),
     }
+
+
+def commit() -> str | None:
+    """Of the checkout this runs from; None where it is an installed package."""
+    here = Path(__file__).parent
+    try:
+        argv = ["git", "-C", str(here), "rev-parse", "--short", "HEAD"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

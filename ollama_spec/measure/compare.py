@@ -26,7 +26,8 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any
     """One line per set and configuration that both results have: speed after over before.
 
     Answers are paired by prompt and repeat, but were taken at different times: the interval does
-    not know of a machine that was busier in one of them.
+    not know of a machine that was busier in one of them. `vs_baseline`, each result's own ratio,
+    is free of that.
     """
     lines = []
     earlier, later = _groups(before), _groups(after)
@@ -47,9 +48,15 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any
                 "after": stats.speed(new).rounded(2),
                 "speed_ratio": ratio.rounded(),
                 "verdict": stats.verdict(ratio),
+                "vs_baseline": [_vs_baseline(result, *key) for result in (before, after)],
             }
         )
     return lines
+
+
+def _vs_baseline(result: dict[str, Any], name: str, config: str) -> dict[str, float] | None:
+    lines = [line for line in result["summary"] if (line["set"], line["config"]) == (name, config)]
+    return lines[0].get("speed_ratio") if lines else None
 
 
 def _groups(result: dict[str, Any]) -> dict[tuple[str, str], dict[tuple[int, int], sample.Row]]:

@@ -103,6 +103,8 @@ def test_compare_names_what_became_faster(tmp_path: Path) -> None:
         "plain": "no difference",
         "strict": "faster",
     }
+    strict = next(line for line in lines if line["config"] == "strict")
+    assert [one["value"] for one in strict["vs_baseline"]] == [2, 4]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 1, "rows": []}'])
