@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,7 +82,8 @@ def parse(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise ApiError(400, "missing request body")
     try:
-        value = json.loads(body.decode("utf-8", "replace"))
+        text = body.decode("utf-8", "replace")
+        value = json.loads(text, parse_constant=_constant, parse_float=_finite)
     except RecursionError:
         raise ApiError(400, "exceeded max depth") from None
     except json.JSONDecodeError as error:
@@ -93,6 +95,18 @@ def parse(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         kind = _KINDS.get(type(value), "value")
         raise ApiError(400, f"json: cannot unmarshal {kind} into Go value of type api.Request")
+    return value
+
+
+def _constant(text: str) -> float:
+    """NaN and Infinity, which Python would take and JSON does not have."""
+    raise ApiError(400, f"invalid character '{text[0]}' looking for beginning of value")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ApiError(400, f"json: cannot unmarshal number {text} into Go value of type float64")
     return value
 
 

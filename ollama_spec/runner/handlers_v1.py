@@ -113,7 +113,7 @@ async def completions(call: Call) -> web.StreamResponse:
         rescue.rescued(prepared, translate_generate.generate(prepared), "/api/generate"),
         writer,
         translate_generate.merge,
-        translate_completions.sse,
+        translate_openai.sse,
         stream=body["stream"],
         error_event=_data_error,
     )

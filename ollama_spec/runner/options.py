@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,7 +82,7 @@ def _typed(key: str, value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "integer" and number:
         return _whole(value)
-    if kind == "float32" and number:
+    if kind == "float32" and number and math.isfinite(value):
         return float(value)
     if kind == "boolean" and isinstance(value, bool):
         return value

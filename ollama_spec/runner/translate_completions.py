@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any
 
-from ollama_spec.runner import decode, wire
+from ollama_spec.runner import decode
 from ollama_spec.runner.apierror import ApiError
+from ollama_spec.runner.translate_openai import usage
 
 Chunk = dict[str, Any]
 _FIELDS: decode.Fields = {
@@ -79,18 +79,18 @@ class CompletionWriter:
 
     def complete(self, chunk: Chunk) -> Chunk:
         answer = self._envelope([self._choice(chunk)])
-        answer["usage"] = _usage(chunk)
+        answer["usage"] = usage(chunk)
         return answer | {key: chunk[key] for key in ("spec",) if key in chunk}
 
     def stream(self, chunk: Chunk) -> list[Chunk]:
         piece = self._chunk([self._choice(chunk)])
         if self._include_usage:
-            piece["usage"] = _usage({})
+            piece["usage"] = usage({})
         if "spec" in chunk:
             piece["spec"] = chunk["spec"]
         if not (chunk["done"] and self._include_usage):
             return [piece]
-        return [piece, {**self._chunk([]), "usage": _usage(chunk)}]
+        return [piece, {**self._chunk([]), "usage": usage(chunk)}]
 
     def _choice(self, chunk: Chunk) -> Chunk:
         reason = chunk.get("done_reason")
@@ -111,20 +111,3 @@ class CompletionWriter:
             "system_fingerprint": "fp_ollama",
             "choices": choices,
         }
-
-
-def _usage(chunk: Mapping[str, Any]) -> dict[str, int]:
-    prompt, completion = chunk.get("prompt_eval_count", 0), chunk.get("eval_count", 0)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-    }
-
-
-async def sse(chunks: AsyncGenerator[Chunk], writer: CompletionWriter) -> AsyncGenerator[bytes]:
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            for piece in writer.stream(chunk):
-                yield b"data: " + wire.dumps(piece) + b"\n\n"
-    yield b"data: [DONE]\n\n"

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 from ollama_spec.runner import decode, wire
 from ollama_spec.runner.apierror import ApiError
@@ -220,7 +220,7 @@ class ChatWriter:
         if chunk.get("logprobs"):
             choice["logprobs"] = {"content": chunk["logprobs"]}
         answer = self._envelope("chat.completion", [choice])
-        answer["usage"] = _usage(chunk)
+        answer["usage"] = usage(chunk)
         for key in ("_debug_info", "spec"):
             if key in chunk:
                 answer[key] = chunk[key]
@@ -247,9 +247,9 @@ class ChatWriter:
                 last["spec"] = chunk["spec"]
             pieces.append(last)
             if self._include_usage:
-                usage = self._envelope("chat.completion.chunk", [])
-                usage["usage"] = _usage(chunk)
-                pieces.append(usage)
+                totals = self._envelope("chat.completion.chunk", [])
+                totals["usage"] = usage(chunk)
+                pieces.append(totals)
         return pieces
 
     def _delta(self, delta: dict[str, Any], logprobs: Any) -> Chunk:
@@ -292,7 +292,7 @@ def _finish(chunk: Chunk, calls: bool) -> str | None:
     return "tool_calls" if reason == "stop" and calls else reason
 
 
-def _usage(chunk: Chunk) -> dict[str, int]:
+def usage(chunk: Mapping[str, Any]) -> dict[str, int]:
     prompt, completion = chunk.get("prompt_eval_count", 0), chunk.get("eval_count", 0)
     return {
         "prompt_tokens": prompt,
@@ -301,7 +301,11 @@ def _usage(chunk: Chunk) -> dict[str, int]:
     }
 
 
-async def sse(chunks: AsyncGenerator[Chunk], writer: ChatWriter) -> AsyncGenerator[bytes]:
+class Writer(Protocol):
+    def stream(self, chunk: Chunk) -> list[Chunk]: ...
+
+
+async def sse(chunks: AsyncGenerator[Chunk], writer: Writer) -> AsyncGenerator[bytes]:
     """The whole event stream of an answer."""
     async with aclosing(chunks):
         async for chunk in chunks:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fakes.sidecar import THINKING, add_model
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ollama_spec.config import Config
@@ -89,6 +89,20 @@ def test_any_bytes_are_an_object_or_a_400(data: bytes) -> None:
         assert error.status == 400
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ("1e999", "json: cannot unmarshal number 1e999 into Go value of type float64"),
+        ("-Infinity", "invalid character '-' looking for beginning of value"),
+        ("NaN", "invalid character 'N' looking for beginning of value"),
+    ],
+)
+def test_numbers_that_json_cannot_hold_are_refused(number: str, words: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        decode.parse(f'{{"options":{{"top_p":{number}}}}}'.encode())
+    assert (caught.value.status, caught.value.message) == (400, words)
+
+
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> ModelRecord:
     with pytest.MonkeyPatch.context() as patch:
@@ -99,6 +113,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> ModelRecord:
 
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(body=bodies, given_options=option_values, chat=st.booleans())
+@example(body={}, given_options={"top_p": float("inf")}, chat=False)
 def test_no_body_makes_us_fail(
     record: ModelRecord, body: dict[str, Any], given_options: dict[str, Any], chat: bool
 ) -> None:
