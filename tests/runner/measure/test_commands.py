@@ -77,7 +77,7 @@ def test_tune_writes_only_what_it_may(model: str, patched_runner: Path) -> None:
     assert wet["chosen"]["lossless"] and after.profile.lossless
     assert after.profile.spec.n_max == wet["chosen"]["n_max"]
     evidence = json.loads(Path(wet["evidence"]).read_text())
-    assert evidence["chosen"] == wet["chosen"] and evidence["date"]
+    assert evidence["chosen"] == wet["chosen"] and evidence["machine"]["date"]
 
 
 def test_verify_reports_and_fails_as_a_command(
