@@ -106,14 +106,16 @@ def install(plan: Plan) -> None:
         for command in plan.commands:
             _run(command)
     except BaseException:
+        for name in (path.name for path in plan.files if path.suffix in (".service", ".timer")):
+            _try([*plan.commands[0][:-1], "disable", "--now", name])
         for path, content in before.items():
             if content is None:
                 path.unlink(missing_ok=True)
             else:
                 paths.atomic_write(path, content)
-        for command in plan.commands[:-1]:  # systemd and Ollama have to see the old files again
-            with contextlib.suppress(OllamaSpecError):
-                _run(command)
+        for command in plan.commands:
+            if "enable" not in command:  # systemd and Ollama have to see the old files again
+                _try(command)
         raise
 
 
@@ -177,6 +179,11 @@ def _render(name: str, values: dict[str, object]) -> str:
         keep_trailing_newline=True,
     )
     return environment.get_template(name).render(values)
+
+
+def _try(command: list[str]) -> None:
+    with contextlib.suppress(OllamaSpecError):
+        _run(command)
 
 
 def _run(command: list[str]) -> str:

@@ -126,7 +126,11 @@ def test_a_start_that_fails_leaves_ollama_where_it_was(calls: Path, tmp_path: Pa
     with pytest.raises(OllamaSpecError, match="no such luck"):
         service.install(service.plan_install(folder, user="ann", takeover=True))
     assert not [path for path in folder.rglob("*") if path.is_file()]
-    assert calls.read_text().splitlines()[-2:] == ["daemon-reload", "restart ollama.service"]
+    assert calls.read_text().splitlines()[-3:] == [
+        "disable --now ollama-spec.service",
+        "daemon-reload",
+        "restart ollama.service",
+    ]
 
 
 def test_a_unit_of_somebody_else_is_never_overwritten(calls: Path, tmp_path: Path) -> None:
