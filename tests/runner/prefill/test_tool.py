@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from ollama_spec.measure.fixtures.needles import needle_prompt
 
 pytestmark = pytest.mark.real_runner
 
-PROMPT = needle_prompt(21, 0.4, 4000)
+# A turn of up to 1024 tokens is kept whole: this one is about 1750.
+PROMPT = needle_prompt(21, 0.4, 8000)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,8 @@ def test_flash_attention_gives_the_scores_of_the_plain_way(
 ) -> None:
     """Ours: queries copied, attention computed beside the graph. Plain: the graph's own matrix.
 
-    Without look-ahead, so that both see the same query; what remains is the rounding of two
-    attention kernels, layer after layer.
+    Without look-ahead, so that both see the same query. What remains lies in the two attention
+    kernels of the long pass, layer after layer; it falls on few tokens and moves no typical one.
     """
     runs = [
         tool(patched_runner, smollm2, prompt_file, "--scores", "--lookahead", "0", *way)
@@ -51,9 +53,8 @@ def test_flash_attention_gives_the_scores_of_the_plain_way(
     flash, plain = runs[0]["scores"], runs[1]["scores"]
     assert runs[0]["n_layers"] == runs[1]["n_layers"] == 30
     assert len(flash) == len(plain) == runs[0]["n_prompt"]
-    total = sum(plain)
-    assert sum(flash) == pytest.approx(total, rel=0.02)
-    assert sum(abs(a - b) for a, b in zip(flash, plain, strict=True)) < 0.05 * total
+    assert median(a / b for a, b in zip(flash, plain, strict=True)) == pytest.approx(1, abs=0.01)
+    assert sum(abs(a - b) for a, b in zip(flash, plain, strict=True)) < 0.05 * sum(plain)
     assert len(kept(runs[0]) & kept(runs[1])) > 0.9 * runs[0]["n_kept"]
 
 
