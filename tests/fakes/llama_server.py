@@ -153,7 +153,8 @@ async def main(argv: list[str]) -> None:
     if "start_exit" in rules:
         print(rules["start_exit"]["stderr"], file=sys.stderr, flush=True)
         sys.exit(rules["start_exit"]["code"])
-    if int(argv[argv.index("-c") + 1]) > rules.get("start_exit_above", 2**62):
+    context = int(argv[argv.index("-c") + 1]) if "-c" in argv else 0
+    if context > rules.get("start_exit_above", 2**62):
         print("failed to allocate buffer for kv cache", file=sys.stderr, flush=True)
         sys.exit(1)
     if rules.get("ignore_term"):
