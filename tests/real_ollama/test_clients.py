@@ -143,6 +143,6 @@ def test_ollama_javascript(sidecar: Server, answer: str, javascript_client: Path
     assert (seen["done_reason"], seen["eval_count"]) == ("length", 8)
     assert "smol:latest" in seen["models"]
     assert seen["family"] == "llama"
-    assert seen["loaded"] == ["smol:latest"]
+    assert "smol:latest" in seen["loaded"]  # other tests may have left more in Ollama
     assert (seen["error"], seen["status"]) == ("model 'nosuch' not found", 404)
     assert "embeddings" in str(seen["embedded"]), "SmolLM2 was not started for embeddings"
