@@ -11,6 +11,7 @@ from ollama_spec import output, paths
 from ollama_spec.artefacts import Artefact, ArtefactStore, Manifest
 from ollama_spec.build import compile as compiling
 from ollama_spec.build import selftest, sources
+from ollama_spec.errors import BuildError
 from ollama_spec.exclusive import exclusive
 
 
@@ -53,6 +54,11 @@ def _publish(
     staged = store.staging(key)
     try:
         manifest = make(staged)
+        if manifest.overlay and manifest.overlay not in key:
+            raise BuildError(
+                "the hooks changed while they were compiled, so the runner may be a mixture",
+                hint="run the build again",
+            )
         proof = selftest.check(staged / "bin" / "llama-server", tag)
         seconds = round(time.monotonic() - started, 1)
         done = {"flags": proof.flags, "built_seconds": seconds}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import tempfile
 import time
@@ -112,33 +113,49 @@ def _running(
 ) -> Iterator[tuple[httpx.Client, Path]]:
     """A client of `server` with a tiny model loaded, and its log."""
     with tempfile.TemporaryDirectory(prefix="os-test-") as scratch:
-        model, socket = tiny_model.write(Path(scratch) / "tiny.gguf"), Path(scratch) / "s.sock"
+        model, place = tiny_model.write(Path(scratch) / "tiny.gguf"), Path(scratch) / "s.sock"
         log = Path(scratch) / "log"
-        argv = [str(server), "--model", str(model), "--host", str(socket), "--ctx-size", "128"]
+        argv = [str(server), "--model", str(model), "--host", str(place), "--ctx-size", "128"]
         argv += ["--parallel", "1", "--threads", "1", "--offline"]
         argv += ["--specprefill-model", str(model)] if sparse else []
         with log.open("w") as file:
             child = subprocess.Popen(argv, stdout=file, stderr=file, env=env)
-        transport = httpx.HTTPTransport(uds=str(socket))
+        transport = httpx.HTTPTransport(uds=str(place))
         try:
             with httpx.Client(transport=transport, base_url="http://runner", timeout=60) as client:
-                _wait_healthy(child, client, log)
+                if not healthy(child, client, place, _START_SECONDS):
+                    raise ArtefactUnusable(
+                        f"the new runner does not start with a tiny model: {_tail(log)}"
+                    )
                 yield client, log
         finally:
             child.kill()
             child.wait()
 
 
-def _wait_healthy(child: subprocess.Popen[bytes], client: httpx.Client, log: Path) -> None:
-    limit = time.monotonic() + _START_SECONDS
+def healthy(
+    child: subprocess.Popen[bytes], client: httpx.Client, place: Path, seconds: float
+) -> bool:
+    """Wait until the server at the Unix socket `place` is ready; False when it ends or is late."""
+    limit = time.monotonic() + seconds
     while child.poll() is None and time.monotonic() < limit:
         try:
-            if client.get("/health").status_code == 200:
-                return
+            if _listens(place) and client.get("/health").status_code == 200:
+                return True
         except httpx.TransportError:
-            pass  # not listening yet
+            pass  # it ended meanwhile
         time.sleep(0.05)
-    raise ArtefactUnusable(f"the new runner does not start with a tiny model: {_tail(log)}")
+    return False
+
+
+def _listens(place: Path) -> bool:
+    # httpx leaves a Unix socket open that it could not connect.
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(place))
+        except OSError:
+            return False
+    return True
 
 
 def _tail(log: Path) -> str:

@@ -7,12 +7,14 @@ succeeds is the one behind the fixtures `stock_runner` and `patched_runner`.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ollama_spec import paths
@@ -24,6 +26,20 @@ project(llama CXX)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 add_executable(llama-server common/server.cpp)
 add_executable(llama-quantize common/quantize.cpp)
+"""
+# 2^18 instantiations: whatever the compiler, it is busy for seconds.
+LONG = """\
+template <int N, int M> struct tree {
+    static const int v = tree<N - 1, 2 * M>::v + tree<N - 1, 2 * M + 1>::v;
+};
+template <int M> struct tree<0, M> { static const int v = 1; };
+int main() { return tree<18, 0>::v; }
+"""
+# A disk of its own, gone with the process: no root needed.
+SMALL_DISK = """\
+mkdir -p "$XDG_CACHE_HOME" && mount -t tmpfs -o size=320m none "$XDG_CACHE_HOME" || exit 99
+"$@"; code=$?
+du -sm "$XDG_CACHE_HOME"; exit $code
 """
 STEP = """\
 add_custom_command(OUTPUT step COMMAND %s)
@@ -50,8 +66,8 @@ def good() -> str:
     return "b1-good"
 
 
-def build(source: Path, **popen: object) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "ollama_spec", "build", "--tag", "b5", "--stock"]
+def build(source: Path, *before: str, **popen: object) -> subprocess.Popen[str]:
+    argv = [*before, sys.executable, "-m", "ollama_spec", "build", "--tag", "b5", "--stock"]
     return subprocess.Popen(
         [*argv, "--source", str(source), "--jobs", "1"],
         stdout=subprocess.PIPE,
@@ -103,6 +119,51 @@ def test_a_full_disk_is_called_that_and_gives_the_space_back(tmp_path: Path, goo
     assert child.returncode == 7 and "error: the disk is full" in err
     assert not (paths.cache_dir() / "build/b5/native").exists()
     check_clean(good)
+
+
+def test_a_disk_that_fills_up_during_the_build(tmp_path: Path, good: str) -> None:
+    """The compiler's file is the one that does not fit; the build folder then makes room."""
+    within = ["unshare", "--user", "--map-root-user", "--mount"]
+    if not shutil.which("unshare") or subprocess.run([*within, "true"]).returncode:
+        pytest.skip("no user namespaces here (`unshare --user --mount`)")
+    fill = "dd if=/dev/zero of=fill bs=1M status=none || true"
+    source = project(tmp_path / "src", step=fill)
+    with (source / "CMakeLists.txt").open("a") as file:
+        file.write("add_dependencies(llama-quantize slow)\n")
+    child = build(source, *within, "sh", "-c", SMALL_DISK, "sh")
+    out, err = child.communicate(timeout=100)
+    assert child.returncode == 7, err
+    assert len([line for line in err.splitlines() if line.startswith("error:")]) == 1
+    assert "error: the disk is full" in err
+    assert int(out.split()[0]) < 10  # MB, of 320
+    check_clean(good)
+
+
+def test_a_killed_compiler_is_called_that(tmp_path: Path, good: str) -> None:
+    env = {**os.environ, "CCACHE_DISABLE": "1"}  # ccache would start a second compiler
+    child = build(project(tmp_path / "src", server=LONG), env=env)
+    limit = time.monotonic() + 60
+    while not (compilers := compiling(child.pid)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    compilers[0].kill()
+    _, err = child.communicate(timeout=100)
+    assert child.returncode == 7
+    assert "error: the compiler was killed, most likely for lack of memory" in err
+    check_clean(good)
+
+
+def compiling(pid: int) -> list[psutil.Process]:
+    """What compiles the server: GCC's inner program, or Clang's."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        inner = "cc1plus" in " ".join(words[:1]) or "-cc1" in words[1:2]
+        if inner and any(word.endswith("common/server.cpp") for word in words):
+            found.append(process)
+    return found
 
 
 def test_a_runner_that_fails_its_self_test_is_not_published(tmp_path: Path, good: str) -> None:
