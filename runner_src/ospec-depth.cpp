@@ -148,7 +148,9 @@ void depth_policy::learn(int n_verified, int n_accepted) {
 }
 
 void depth_policy::measure(int n_drafted, int n_verified, int n_tokens, double draft_ms, double total_ms) {
-    n_rounds++;
+    if (mode == adaptive_mode::cost) {
+        n_rounds++; // rounds of `ema` draft one depth for long, so they do not stand in for calibration
+    }
     const int n = n_verified + 1;
     if (n <= max_depth + 1) {
         follow(ms[n], std::max(total_ms - draft_ms, 1e-3), seen[n] < 3 ? 0.5 : cost_share);

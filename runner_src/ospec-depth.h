@@ -62,7 +62,8 @@ class depth_policy {
     std::array<int, max_depth + 2> seen{};
     double step_ms = 0, tokens_ema = 0, ms_ema = 0;
     double gain_ema = 0;            // tokens a draft was worth more than its cost
-    int    n_rounds = 0, n_idle = 0, n_dropped = 0;
+    int    n_rounds = 0;            // measured in mode `cost`
+    int    n_idle = 0, n_dropped = 0;
 
   public:
     depth_policy() { accepted_ema.fill(0.6); }

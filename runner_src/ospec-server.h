@@ -26,12 +26,6 @@ bool is_replay(const Slot &, const slot_state & state, const llama_tokens & draf
     return base == state.last_base && draft == state.last_result;
 }
 
-// The same after the round: some tags verify a replay themselves, without asking us.
-template <class Slot> auto was_replay(const Slot & slot, const slot_state &, int) -> decltype((bool) slot.spec_is_replay) {
-    return slot.spec_is_replay;
-}
-template <class Slot> bool was_replay(const Slot &, const slot_state & state, long) { return state.replay; }
-
 template <class Slot> auto shorten(Slot & slot, size_t n, int) -> decltype(slot.spec_draft_q.size(), void()) {
     slot.spec_draft.resize(n);
     slot.spec_draft_q.resize(std::min(n, slot.spec_draft_q.size()));
@@ -136,10 +130,12 @@ template <class SeqRmType> common_sampler * save_sampler(common_sampler * smpl, 
 // Replaces the server's call of common_sampler_sample_and_accept_n.
 template <class Slot>
 llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler * smpl, llama_context * ctx,
-                    const std::vector<int32_t> & rows, const llama_tokens & draft, const exact_rule & exact = {}) {
+                    const std::vector<int32_t> & rows, const llama_tokens & draft, const exact_rule & exact = {},
+                    bool decided = false) {
     slot_state & state = state_of(slot);
     const int64_t base = (int64_t) slot.prompt.n_tokens() - (int64_t) draft.size() - 1;
-    state.replay = detail::is_replay(slot, state, draft, base, 0);
+    state.replay = decided || detail::is_replay(slot, state, draft, base, 0);
+    state.forced = decided || (state.replay && slot.task->params.ospec_cfg.relaxed());
     state.last_base = base;
     if (!state.replay) {
         state.n_drafted = (int) draft.size();
@@ -168,6 +164,14 @@ llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler
     return state.last_result;
 }
 
+// Replaces the call of server_accept_replay, at tags that run a replay's tokens without asking the
+// sampler: the same, with our trace.
+template <class Slot>
+llama_tokens accept_replay(const Slot & slot, common_speculative * spec, common_sampler * smpl, llama_context * ctx,
+                           const std::vector<int32_t> & rows, const llama_tokens & draft) {
+    return accept(slot, spec, smpl, ctx, rows, draft, {}, true);
+}
+
 // Replaces the call of common_sampler_sample_and_accept_n_rejection, at tags that draw drafts from
 // the drafter's distribution `q` (--spec-draft-sampling probabilistic): a token the relaxed rule takes
 // needs no coin, any other gets the exact p/q rule. `Sampler` is a parameter so that tags without
@@ -175,7 +179,7 @@ llama_tokens accept(const Slot & slot, common_speculative * spec, common_sampler
 template <class Slot, class Sampler, class Distributions>
 llama_tokens accept_drawn(const Slot & slot, common_speculative * spec, Sampler * smpl, llama_context * ctx,
                           const std::vector<int32_t> & rows, const llama_tokens & draft, const Distributions & q) {
-    if (!slot.task->params.ospec_cfg.relaxed()) {
+    if (!slot.task->params.ospec_cfg.relaxed() && !trace().on()) {
         slot_state & state = state_of(slot);
         state.replay = false;
         state.n_drafted = (int) draft.size();
@@ -196,7 +200,7 @@ template <class Slot> void accepted(const Slot & slot, size_t n_accepted) {
     slot_state & state = state_of(slot);
     const settings & cfg = slot.task->params.ospec_cfg;
     state.n_tokens = (int) n_accepted + 1;
-    if (detail::was_replay(slot, state, 0) && n_accepted > 0) {
+    if (state.replay && n_accepted > 0) {
         n_accepted--; // the last one was the target's own choice
     }
     figures & sums = state.sums;

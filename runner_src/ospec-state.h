@@ -22,6 +22,7 @@ struct slot_state {
     int64_t       last_base = -1;    // where the last round started
     llama_tokens  last_result;       // what it gave
     bool          replay    = false; // this round runs its own result again on a restored checkpoint
+    bool          forced    = false; // ... and takes it whatever the target draws now
     skip_policy   pause;
     regret_budget budget;
     think_tracker think;

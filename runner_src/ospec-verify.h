@@ -77,13 +77,14 @@ llama_tokens verify(const Slot & slot, slot_state & state, common_sampler * smpl
         const bool same = !bonus && sampled == draft[i];
         // With the exact rule even a match is not accepted before its coin was thrown.
         if (!bonus && (!same || exact)) {
-            if (state.replay && cfg.relaxed()) {
+            if (state.forced) {
                 // Logits of another batch size differ in their last bits: judging anew could undo
                 // what this very round decided.
                 verdict = "replay";
                 emitted = draft[i];
             } else if (!cfg.relaxed()) {
-                verdict = "strict";
+                emitted = exact ? exact(i) : sampled;
+                verdict = emitted == draft[i] ? "coin" : "strict";
             } else {
                 const proposal p = { smpl, ctx, rows[i], draft[i], sampled, think.inside(), by_lookup, history };
                 verdict = refusal(params, state, p, where);
@@ -126,7 +127,7 @@ llama_tokens verify(const Slot & slot, slot_state & state, common_sampler * smpl
         }
         // Nothing after an end token is wanted. An end token at the very end of a draft goes on to
         // the bonus token: a replay must consume its whole draft, or it would be rolled back forever.
-        if (llama_vocab_is_eog(vocab, emitted) && i + 1 < draft.size()) {
+        if (llama_vocab_is_eog(vocab, emitted) && i + 1 < draft.size() && !state.forced) {
             break;
         }
     }

@@ -78,6 +78,16 @@ int main() {
     // a dear second token is paid for by a long draft or not at all
     CHECK(depth(adaptive_mode::cost, 9, .9f, 0.2, 8) > 6);
     CHECK(depth(adaptive_mode::cost, 4, .4f, 0.2, 8) < 0.5);
+    // all depths are measured first, also after a request that only adapted by `ema`
+    depth_policy measured;
+    for (int i = 0; i < 30; ++i) {
+        const int depth = measured.begin(adaptive_mode::ema, 8);
+        measured.measure(depth, depth, 1, depth, 1 + depth);
+    }
+    for (const int depth : { 0, 1, 2, 4, 8 }) {
+        CHECK(measured.begin(adaptive_mode::cost, 8) == depth);
+        measured.measure(depth, depth, 1, depth, 1 + depth);
+    }
     // its own confidence is believed only as far as it proves right
     depth_policy boastful;
     for (int i = 0; i < 300; ++i) {

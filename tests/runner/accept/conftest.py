@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,16 @@ PROMPTS = [
     "Assignment of an object to",
     "The pass statement",
 ]
+
+
+DRAWN = ("--spec-draft-sampling", "probabilistic")
+
+
+def needs_drawn_drafts(runner: Path) -> None:
+    """Skip where the llama-server under test is older than that option."""
+    shown = subprocess.run([str(runner), "--help"], capture_output=True, text=True, check=True)
+    if DRAWN[0] not in shown.stdout:
+        pytest.skip(f"this llama-server has no {DRAWN[0]}; newer ones (b11434) do")
 
 
 class Server:
