@@ -12,12 +12,13 @@ from ollama_spec.errors import OllamaSpecError
 from ollama_spec.measure import prompts, session
 from ollama_spec.measure.check import Check
 from ollama_spec.measure.client import Client
-from ollama_spec.measure.distribution import LISTED, kl
+from ollama_spec.measure.distribution import LISTED, kl, worst_kl
 from ollama_spec.runner.binary import Binary
 from ollama_spec.store import ModelRecord
 
 KEEP = 0.3
 _CONTEXT = 8192
+_HOLE = 0.001  # nats, see holes()
 _CHARACTERS_PER_TOKEN = 4
 _DENSE: dict[str, Any] = {"specprefill": False}
 _SPARSE: dict[str, Any] = {"specprefill": {"keep": KEEP}}
@@ -128,22 +129,33 @@ def dense(bench: SparseBench) -> Check:
 
 
 def holes(bench: SparseBench) -> Check:
-    """The cache of a sparse prompt lacks tokens: a dense follow-up must not build on it."""
+    """The cache of a sparse prompt lacks tokens: a dense follow-up must not build on it.
+
+    Built on holes, some next token comes out 0.002 nats and more from its due (SmolLM2, a third
+    kept); built on the text, by what another split into batches does to the last bits.
+    """
     check = Check("sparse: holes", "a cache with holes is never taken for a whole one")
+    worst = 0.0
     for _, depth, needle in bench.needles():
         text = f"{bench.client.render(needle.prompt)}{needle.lead}"
-        kept = {**_SPARSE, "cache_prompt": True}
-        first = _ask(bench.client, text, kept)
+        # Not from the cache: what an earlier dense turn left there would have no holes.
+        first = _ask(bench.client, text, _SPARSE)
+        status = _report(first).get("status")
+        check.expect(
+            status == "active", f"depth {depth:.0%}: the first turn's prefill was {status}"
+        )
         # What comes next hangs on the whole text, dropped parts included, not on the fact alone.
         follow = f"{text}{first['content']}. Apart from that, the text above is about"
         again = _ask(bench.client, follow, {**_DENSE, "cache_prompt": True})
-        fresh = _ask(bench.plain, follow, {**_DENSE, "cache_prompt": False})
-        difference = kl(fresh, again)
+        fresh = _ask(bench.client, follow, _DENSE)
+        apart = worst_kl(fresh, again)
+        worst = max(worst, apart)
         check.expect(
-            again["content"] == fresh["content"] and difference < 0.01,
-            f"depth {depth:.0%}: {again['content']!r} after a sparse turn (KL {difference:.3f}), "
-            f"{fresh['content']!r} afresh",
+            apart < _HOLE,
+            f"depth {depth:.0%}: {again['content']!r} after a sparse turn, {fresh['content']!r} "
+            f"afresh; a next token's distributions are {apart:.4f} nats apart",
         )
+    check.figures = {"worst_kl_nats": round(worst, 6)}
     return check
 
 

@@ -120,8 +120,9 @@ def test_slots_side_by_side_answer_as_alone(sparse: Server) -> None:
     assert statuses == ["active", "skipped_request", "active", "skipped_min_tokens"]
 
 
-def test_scoring_does_not_hold_up_another_stream(sparse: Server) -> None:
-    """Another slot's tokens keep coming between the micro-batches of the speculator."""
+def _longest_gap(sparse: Server) -> float:
+    """Longest wait of a stream for its next token while a prompt is scored, in shares of the
+    time that scoring took."""
     body: dict[str, Any] = {"prompt": SHORT, "n_predict": 2000, "ignore_eos": True, "stream": True}
     times: list[float] = []
     with (
@@ -139,9 +140,18 @@ def test_scoring_does_not_hold_up_another_stream(sparse: Server) -> None:
     found = report(scored.result())
     assert found["status"] == "active"
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    # 1500 tokens are scored in a dozen micro-batches; all at once would be one gap of score_ms.
-    assert len(gaps) > 10
-    assert max(gaps) * 1000 < found["score_ms"] / 2
+    assert len(gaps) > 10  # about one a micro-batch
+    share: float = max(gaps) * 1000 / found["score_ms"]
+    return share
+
+
+def test_scoring_does_not_hold_up_another_stream(sparse: Server) -> None:
+    """Another slot's tokens keep coming between the micro-batches of the speculator.
+
+    1500 tokens are scored in a dozen of them; scored at once, every try would have one gap as
+    long as the scoring. The machine itself may stall for as long, but hardly in each try.
+    """
+    assert min(_longest_gap(sparse) for _ in range(3)) < 0.5
 
 
 def test_the_process_outlives_cancelled_scoring(sparse: Server) -> None:
