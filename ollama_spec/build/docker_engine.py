@@ -7,6 +7,7 @@ as tar streams, ccache in a named volume. The same calls work with Podman's sock
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import shlex
@@ -28,7 +29,7 @@ from ollama_spec import output, paths
 from ollama_spec.artefacts import Artefact, Manifest
 from ollama_spec.build import compat as compats
 from ollama_spec.build import compile as compiling
-from ollama_spec.build import elf, overlay, publish, steps, tags
+from ollama_spec.build import elf, overlay, publish, sources, steps, tags
 from ollama_spec.build.docker_plan import UID, DockerPlan
 from ollama_spec.errors import (
     ArtefactUnusable,
@@ -123,7 +124,8 @@ def build_docker(
         parts.append("boxed")
     if layer:
         parts.append(f"compat-{compats.digest(layer)}")
-    key = "-".join(parts)
+    parts.append(hashlib.sha256(plan.base_image.encode()).hexdigest()[:8])
+    key = "-".join([*parts, *sources.key_part(source)])
     return publish.produce(key, plan.tag, lambda to: _make(to, key, plan, source, layer), use=use)
 
 

@@ -15,6 +15,14 @@ from ollama_spec.errors import BuildError
 from ollama_spec.resources import resource_dir
 
 ENGINES = ("auto", "thin", "docker", "native")
+_OPTIONS_OF = {
+    "stock": ("native",),
+    "library": ("thin",),
+    "cuda_arch": ("native", "docker"),
+    "base_image": ("docker",),
+    "mirror": ("docker",),
+    "in_container": ("docker",),
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +59,22 @@ def choose(request: Request) -> Choice:
         raise BuildError(f"--engine {request.engine!r}: one of {', '.join(ENGINES)}")
     if request.stock or (request.tag and request.engine in ("native", "docker")):
         engine = request.engine if request.engine != "auto" else "native"
-        return Choice(request.tag or config.load().llama_tag, engine, None, None, "as asked")
-    return decide(request, detect())
+        choice = Choice(request.tag or config.load().llama_tag, engine, None, None, "as asked")
+    else:
+        choice = decide(request, detect())
+    _refuse_strangers(request, choice.engine)
+    return choice
+
+
+def _refuse_strangers(request: Request, engine: str) -> None:
+    """An option that `engine` does not know would do nothing: say so before compiling."""
+    for name, engines in _OPTIONS_OF.items():
+        if getattr(request, name) and engine not in engines:
+            raise BuildError(
+                f"--{name.replace('_', '-')} is for the engine {' or '.join(engines)}; "
+                f"this build takes {engine}",
+                hint=f"add `--engine {engines[-1]}`, or leave the option out",
+            )
 
 
 def decide(request: Request, report: Report) -> Choice:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from pathlib import Path
 
@@ -99,10 +98,7 @@ def artefact_key(
     parts += ["native", *(["cuda", cuda.word] if cuda else ["cpu"]), toolchain.host_id()]
     if layer:
         parts.append(f"compat-{compats.digest(layer)}")
-    if source not in (None, "auto", "git", "registry"):
-        identity = sources.folder_identity(Path(str(source)).expanduser())
-        parts.append(hashlib.sha256(identity.encode()).hexdigest()[:8])
-    return "-".join(parts)
+    return "-".join([*parts, *sources.key_part(source)])
 
 
 def _make(

@@ -204,6 +204,14 @@ def folder_identity(folder: Path) -> str:
     return f"sha256:{total.hexdigest()}"
 
 
+def key_part(source: str | None) -> list[str]:
+    """What an artefact's key says of a tree of the user's own: a hash of its content."""
+    if source in (None, "auto", "git", "registry"):
+        return []
+    identity = folder_identity(Path(str(source)).expanduser())
+    return [hashlib.sha256(identity.encode()).hexdigest()[:8]]
+
+
 def save_info(path: Path, info: SourceInfo) -> None:
     paths.atomic_write(path, json.dumps(asdict(info)).encode())
 

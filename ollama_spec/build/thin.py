@@ -19,7 +19,17 @@ from pathlib import Path
 
 from ollama_spec import output, paths
 from ollama_spec.artefacts import Artefact, Manifest
-from ollama_spec.build import gpu, overlay, publish, selftest, steps, tags, thin_library, toolchain
+from ollama_spec.build import (
+    gpu,
+    overlay,
+    publish,
+    selftest,
+    sources,
+    steps,
+    tags,
+    thin_library,
+    toolchain,
+)
 from ollama_spec.build.ollamas import backends_of
 from ollama_spec.build.thin_project import cmake_project
 from ollama_spec.resources import resource_dir
@@ -38,8 +48,8 @@ def build_thin(
     commit = tags.table().commits.get(tag, told)
     thin_library.check_floor(library)
     chosen = thin_library.gpu_folder(backends_of(library), gpu.report())
-    key = f"{tag}-spec-{overlay.digest(resource_dir('runner_src'))}-thin-{_identity(library)}"
-    key += f"-{chosen}" if chosen else ""
+    parts = [tag, f"spec-{overlay.digest(resource_dir('runner_src'))}", "thin", _identity(library)]
+    key = "-".join([*parts, *([chosen] if chosen else []), *sources.key_part(source)])
 
     def make(staged: Path) -> Manifest:
         return _make(staged, key, tag, library, chosen, commit, source, jobs)

@@ -296,6 +296,7 @@ def wait_for(path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
 def test_a_runner_built_in_a_container_runs_on_the_host(
     plan: docker_plan.DockerPlan, client: Any, smollm2: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,25 @@ def test_auto_builds_what_ollama_carries() -> None:
     assert (other.tag, other.engine) == ("b9409", "native")
     with pytest.raises(BuildError, match=r"no llama.cpp tag could be concluded"):
         engines.decide(engines.Request(), report(None))
+
+
+@pytest.mark.parametrize(
+    ("engine", "option", "value", "words"),
+    [
+        ("docker", "stock", True, "--stock is for the engine native; this build takes docker"),
+        ("native", "library", Path("/x"), "--library is for the engine thin"),
+        ("native", "base_image", "debian:12", "--base-image is for the engine docker"),
+        ("native", "in_container", True, "--in-container is for the engine docker"),
+    ],
+)
+def test_options_the_engine_does_not_know_are_refused(
+    engine: str, option: str, value: object, words: str
+) -> None:
+    request = engines.Request(tag="b9409", engine=engine)
+    assert engines.choose(request).engine == engine
+    with pytest.raises(BuildError) as caught:
+        engines.choose(replace(request, **{option: value}))  # type: ignore[arg-type]
+    assert words in caught.value.message and "--engine" in str(caught.value.hint)
 
 
 def test_the_table_gives_the_commit_a_binary_does_not_tell() -> None:

@@ -98,6 +98,14 @@ def test_a_folder_is_copied_and_known_by_its_content(tmp_path: Path) -> None:
     assert info.identity != sources.folder_identity(folder)
 
 
+def test_a_folder_of_the_users_own_is_part_of_an_artefacts_key(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text("one")
+    (first,) = sources.key_part(str(tmp_path))
+    (tmp_path / "CMakeLists.txt").write_text("two")
+    assert sources.key_part(str(tmp_path)) != [first]
+    assert sources.key_part(None) == sources.key_part("git") == []
+
+
 def test_what_is_no_llama_cpp_tree_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
