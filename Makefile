@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-all check lint clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,10 @@ test: lint
 # Also what needs Go and its module proxy, a docker daemon, or very long.
 test-all: test
 	$(BIN)/pytest -m 'real_ollama or docker or slow'
+
+# Do the hooks fit every llama.cpp tag that Ollama has carried? 16 source trees, some minutes.
+check: $(VENV)/.installed
+	$(BIN)/ollama-spec build check --tags all
 
 clean:
 	rm -rf $(VENV) dist
