@@ -127,7 +127,7 @@ def test_adaptive_depth_by_cost_leaves_a_dear_drafter_alone(
     """The target's own weights, inflated: always right, and dearer than what it saves anywhere."""
     args, trace = drafting(inflated(smollm2, 4)), tmp_path / "trace.ndjson"
     with serve(patched_runner, smollm2, *args, trace=trace) as server:
-        keys: dict[str, Any] = {"n_predict": 100, "ignore_eos": True}
+        keys: dict[str, Any] = {"n_predict": 80, "ignore_eos": True}
         plain = server.complete(PROMPTS[2], **keys, **{"speculative.n_max": 0})
         since = server.mark()
         adaptive = server.complete(PROMPTS[2], **keys, **{"speculative.adaptive": "cost"})
@@ -196,10 +196,14 @@ def test_a_loose_request_ends_where_a_strict_one_does(server: Server) -> None:
 
 
 def test_several_slots_accept_as_much_as_one(patched_runner: Path) -> None:
-    """Unequal prompts on split KV mix up the drafter's rows at this tag; the remedy must hold."""
+    """Unequal prompts on split KV mix up the drafter's rows at this tag; the remedy must hold.
+
+    Which requests share a batch is chance, and so are the last bits of its logits: compared are the
+    answers that came out the same, nearly all of them.
+    """
     made = pair()
     prompts = [PROMPTS[i % 20] * (1 + 3 * (i % 3)) for i in range(30)]
-    rates = []
+    runs = []
     for slots in (1, 3):
         args = (*drafting_mtp(made.drafter, 6), "-np", str(slots))
         with serve(patched_runner, made.target, *args, "-c", "6144") as server:
@@ -210,8 +214,10 @@ def test_several_slots_accept_as_much_as_one(patched_runner: Path) -> None:
                 return answer["content"], timings["draft_n"], timings["draft_n_accepted"]
 
             with ThreadPoolExecutor(slots) as threads:
-                answers = list(threads.map(ask, prompts))
-            rates.append(sum(a[2] for a in answers) / sum(a[1] for a in answers))
+                runs.append(list(threads.map(ask, prompts)))
+    same = [(one, many) for one, many in zip(*runs, strict=True) if one[0] == many[0]]
+    assert len(same) > 0.8 * len(prompts)
+    rates = [sum(a[2] for a in run) / sum(a[1] for a in run) for run in zip(*same, strict=True)]
     assert rates[1] == pytest.approx(rates[0], abs=0.002), rates  # stock: .407 against .415
 
 
