@@ -218,7 +218,7 @@ def test_several_slots_accept_as_much_as_one(patched_runner: Path) -> None:
     same = [(one, many) for one, many in zip(*runs, strict=True) if one[0] == many[0]]
     assert len(same) > 0.8 * len(prompts)
     rates = [sum(a[2] for a in run) / sum(a[1] for a in run) for run in zip(*same, strict=True)]
-    assert rates[1] == pytest.approx(rates[0], abs=0.002), rates  # stock: .407 against .415
+    assert rates[1] == pytest.approx(rates[0], abs=0.0005), rates  # stock: .403 to .4125 of .4133
 
 
 PRESETS = ["throughput", "lift", "balanced", "quality"]

@@ -116,7 +116,8 @@ def test_a_grammar_holds(drawn: Server) -> None:
 
 def test_depth_settings_cut_tokens_and_distributions_alike(drawn: Server) -> None:
     """The server stops with an assertion if it finds more of one than of the other."""
-    for keys in ({"speculative.adaptive": "ema"}, {"speculative.adaptive": "cost"}):
-        for prompt in PROMPTS[:4]:
-            timings = drawn.complete(prompt, **WARM, **RELAXED, **keys)["timings"]
-            assert timings["draft_n"] > 0
+    for mode in ("ema", "cost"):
+        keys = RELAXED | {"speculative.adaptive": mode}
+        answers = [drawn.complete(prompt, **WARM, **keys) for prompt in PROMPTS[:4]]
+        # `cost` may find that no draft pays on this machine, after it has measured some
+        assert sum(a["timings"].get("draft_n", 0) for a in answers) > 0
