@@ -11,6 +11,8 @@ namespace {
 constexpr double rate_share  = 0.05; // of a new sample in the moving averages
 constexpr double cost_share  = 0.10;
 constexpr double learn_share = 0.05;
+constexpr int    look_every  = 32;   // drafts not worth verifying until one is verified all the same
+constexpr int    trial       = 4;    // drafts of a request before it may be judged
 constexpr double extra_token = 0.15; // share of a step an extra verified token costs until measured
 
 // The first rounds of a slot measure what batches of several sizes cost; cheap, and done once.
@@ -26,6 +28,16 @@ double logit(double p) {
 
 void follow(double & value, double sample, double share) {
     value = value == 0 ? sample : value + share * (sample - value);
+}
+
+// The same for a time. What other programs take is only ever added: a much lower sample shows that the
+// value was never right, a much higher one says little.
+void follow_time(double & value, double sample, double share) {
+    if (sample < value / 2) {
+        value = sample;
+    } else {
+        follow(value, value == 0 ? sample : std::min(sample, 2 * value), share);
+    }
 }
 
 int slot_of(int position) { return std::min(position, depth_policy::max_depth - 1); }
@@ -76,9 +88,14 @@ double depth_policy::value_of(int n, int & best) const {
     return value;
 }
 
-int depth_policy::begin(adaptive_mode wanted, int limit) {
+int depth_policy::begin(adaptive_mode wanted, int limit, bool fresh) {
     mode = wanted;
     n_max = std::min(limit, (int) max_depth);
+    if (fresh) {
+        gain_ema = 0;
+        n_tries = n_idle = 0;
+        patience = probe_every;
+    }
     confidence.clear();
     if (mode == adaptive_mode::off) {
         n_max = limit;
@@ -86,7 +103,16 @@ int depth_policy::begin(adaptive_mode wanted, int limit) {
         n_max = std::min(limit, std::max(1, (int) std::lround(depth_ema)));
     } else if (calibrating()) {
         n_max = std::min(n_max, calibration[n_rounds]);
-    } else if (gain_ema < 0 && ++n_idle < probe_every) {
+    } else if (gain_ema < 0 && n_tries >= trial) {
+        n_busy = 0;
+        if (++n_idle < patience) {
+            return 0;
+        }
+    } else if (++n_busy >= plain_after) {
+        // What plain decoding costs is not seen in rounds that draft; had it been measured in a bad
+        // moment, drafting would seem to pay for ever.
+        n_busy = 0;
+        plain_after = std::min(2 * plain_after, probe_every);
         return 0;
     }
     n_idle = 0;
@@ -114,15 +140,19 @@ bool depth_policy::stop(float q) {
 }
 
 int depth_policy::keep(int n_drafted) {
-    if (mode != adaptive_mode::cost || calibrating()) {
+    if (mode != adaptive_mode::cost || calibrating() || n_drafted == 0) {
         return n_drafted;
     }
     int best = 0;
     const double value = value_of(n_drafted, best);
     const double plain = 1 - rate() * verify_ms(1);
-    follow(gain_ema, value - plain - rate() * step_ms * n_drafted, rate_share);
+    const double gain = value - plain - rate() * step_ms * n_drafted;
+    gain_ema += std::max(rate_share, 1.0 / ++n_tries) * (gain - gain_ema);
+    if (n_tries > trial) {
+        patience = gain_ema < 0 ? std::min(2 * patience, patience_max) : probe_every;
+    }
     // What is never verified is never learned about: now and then look.
-    if (best == 0 && ++n_dropped >= probe_every) {
+    if (best == 0 && ++n_dropped >= look_every) {
         best = n_drafted;
     }
     if (best > 0) {
@@ -153,11 +183,16 @@ void depth_policy::measure(int n_drafted, int n_verified, int n_tokens, double d
     }
     const int n = n_verified + 1;
     if (n <= max_depth + 1) {
-        follow(ms[n], std::max(total_ms - draft_ms, 1e-3), seen[n] < 3 ? 0.5 : cost_share);
+        const double sample = std::max(total_ms - draft_ms, 1e-3);
+        if (seen[n] == 1) {
+            ms[n] = std::min(ms[n], sample); // of the two of the calibration the better
+        } else {
+            follow_time(ms[n], sample, seen[n] < 3 ? 0.5 : cost_share);
+        }
         seen[n]++;
     }
     if (n_drafted > 0) {
-        follow(step_ms, draft_ms / n_drafted, cost_share);
+        follow_time(step_ms, draft_ms / n_drafted, cost_share);
     }
     follow(tokens_ema, n_tokens, rate_share);
     follow(ms_ema, total_ms, rate_share);

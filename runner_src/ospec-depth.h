@@ -20,10 +20,13 @@ namespace ospec {
 class depth_policy {
   public:
     static constexpr int max_depth   = 16;
-    static constexpr int probe_every = 32; // rounds without a draft before one is tried anyway
+    static constexpr int probe_every = 128;   // rounds without a draft before one is tried anyway
+    static constexpr int patience_max = 2048; // at most so many, after tries that failed
 
     // Starts a round that may draft up to `n_max` tokens; returns the depth allowed, 0: do not draft.
-    int begin(adaptive_mode mode, int n_max);
+    // `fresh`: the first round of a request. What drafting gave for other text says little about this
+    // one, and the drafter has read its prompt anyway, so a few rounds try it.
+    int begin(adaptive_mode mode, int n_max, bool fresh = false);
 
     // After a token was drafted with the drafter's probability `q`; true: draft no more.
     bool stop(float q);
@@ -61,9 +64,11 @@ class depth_policy {
     std::array<double, max_depth + 2> ms{};     // of verification, by the tokens in the batch
     std::array<int, max_depth + 2> seen{};
     double step_ms = 0, tokens_ema = 0, ms_ema = 0;
-    double gain_ema = 0;            // tokens a draft was worth more than its cost
+    double gain_ema = 0;            // tokens a draft was worth more than its cost, of this request
+    int    n_tries = 0;             // drafts it comes from
     int    n_rounds = 0;            // measured in mode `cost`
-    int    n_idle = 0, n_dropped = 0;
+    int    n_idle = 0, patience = probe_every, n_dropped = 0;
+    int    n_busy = 0, plain_after = probe_every / 8; // rounds with drafts until one without is measured
 
   public:
     depth_policy() { accepted_ema.fill(0.6); }

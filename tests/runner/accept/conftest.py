@@ -59,7 +59,7 @@ class Server:
     """A running llama-server and the trace it writes."""
 
     def __init__(self, url: str, trace: Path | None) -> None:
-        self.client = httpx.Client(base_url=url, trust_env=False, timeout=120)
+        self.client = httpx.Client(base_url=url, trust_env=False, timeout=600)
         self._trace = trace
 
     def post(self, body: dict[str, Any], path: str = "/completion") -> httpx.Response:

@@ -127,7 +127,7 @@ def test_adaptive_depth_by_cost_leaves_a_dear_drafter_alone(
     """The target's own weights, inflated: always right, and dearer than what it saves anywhere."""
     args, trace = drafting(inflated(smollm2, 4)), tmp_path / "trace.ndjson"
     with serve(patched_runner, smollm2, *args, trace=trace) as server:
-        keys: dict[str, Any] = {"n_predict": 80, "ignore_eos": True}
+        keys: dict[str, Any] = {"n_predict": 240, "ignore_eos": True}
         plain = server.complete(PROMPTS[2], **keys, **{"speculative.n_max": 0})
         since = server.mark()
         adaptive = server.complete(PROMPTS[2], **keys, **{"speculative.adaptive": "cost"})
@@ -135,9 +135,10 @@ def test_adaptive_depth_by_cost_leaves_a_dear_drafter_alone(
     assert adaptive["content"] == plain["content"]
     drafted = [r for r in rounds if r["path"] == "draft"]
     assert sum(r["n_accepted"] for r in drafted) > 0.9 * sum(r["n_drafted"] for r in drafted)
-    # Eight of the ten rounds that measure draft; of the others only the odd probe.
-    later = [r["path"] for r in rounds[10:]]
-    assert later.count("skip-cost") > 0.9 * len(later), later
+    # Eight of the ten rounds that measure draft. If the machine was busy just then, a few more may
+    # until plain decoding is measured again; in the end none does but the odd probe.
+    later = [r["path"] for r in rounds[-30:]]
+    assert later.count("skip-cost") >= 27, later
 
 
 def test_the_mtp_drafter_stops_before_it_pays(patched_runner: Path, tmp_path: Path) -> None:
