@@ -3,6 +3,7 @@
 
 #include "common.h"
 #include "llama.h"
+#include "ospec-lag.h"
 
 #include <algorithm>
 #include <map>
@@ -44,10 +45,11 @@ template <class Slot> bool forget_draft(const Slot & slot, bool reads_tokens_onl
 class unread_batch {
   public:
     // Leaves out what drafting put into the memory of `ctx_dft`, and removes from that memory what the
-    // batch does not confirm. A batch without drafts comes out as it went in.
+    // batch does not confirm; and what the drafter may read later. A batch with neither comes out as
+    // it went in.
     unread_batch(llama_context * ctx_dft, const llama_batch & batch) : left(batch) {
         auto & runs = drafted_runs();
-        if (runs.empty()) {
+        if (runs.empty() && reading_lags().empty()) {
             return;
         }
         llama_memory_t memory = llama_get_memory(ctx_dft);
@@ -57,6 +59,10 @@ class unread_batch {
             const llama_seq_id seq = batch.seq_id[i][0];
             const auto found = runs.find(seq);
             if (found == runs.end()) {
+                known[i] = read_later(seq, batch.pos[i], batch.token[i]);
+                if (!known[i]) {
+                    catch_up(ctx_dft, seq);
+                }
                 continue;
             }
             const drafted_run & run = found->second;

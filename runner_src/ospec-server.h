@@ -2,6 +2,7 @@
 // private to that file and differs between tags.
 #pragma once
 
+#include "ospec-lag.h"
 #include "ospec-request.h"
 #include "ospec-reuse.h"
 #include "ospec-state.h"
@@ -74,6 +75,12 @@ template <class Slot> int skipped(const Slot & slot, slot_state & state, const c
     return 0;
 }
 
+// A round without a draft that was not even asked for one.
+template <class Slot> int idle(const Slot & slot, slot_state & state, const char * path) {
+    reads_now(slot, false);
+    return skipped(slot, state, path);
+}
+
 } // namespace detail
 
 // Upper limit of the draft for this round; 0: the round decodes one token without a draft. A draft
@@ -87,18 +94,25 @@ template <class Slot> int limit(const Slot & slot, int n_draft_max) {
     if (cfg.n_max >= 0) {
         n_draft_max = std::min(n_draft_max, cfg.n_max);
         if (n_draft_max == 0) {
-            return detail::skipped(slot, state, "skip-request");
+            return detail::idle(slot, state, "skip-request");
         }
     }
     if (state.pause.skip()) {
-        return detail::skipped(slot, state, "skip-streak");
+        return detail::idle(slot, state, "skip-streak");
     }
     depth_policy & depth = depth_of(slot.id);
+    const bool fresh = state.t_round_us == 0;
     if (cfg.adaptive != adaptive_mode::off) {
         detail::measure_round(slot, state);
     }
-    const int deep = depth.begin(cfg.adaptive, n_draft_max);
-    return deep > 0 ? deep : detail::skipped(slot, state, "skip-cost");
+    const int deep = depth.begin(cfg.adaptive, n_draft_max, fresh);
+    if (deep == 0) {
+        return detail::idle(slot, state, "skip-cost");
+    }
+    if (reads_now(slot, true) && cfg.adaptive != adaptive_mode::off) {
+        state.t_round_us = ggml_time_us(); // no part of what this round's batch costs
+    }
+    return deep;
 }
 
 // Around the server's call of common_speculative_draft for the slots `drafting`. Drops what is not
