@@ -67,15 +67,15 @@ def _summary(
     if drafter:
         lines += ["", "  Drafter", *_facts(drafter), f"    file                {drafter.path}"]
     spec, accept = record.profile.spec, record.profile.spec.accept
-    lossless = "lossless" if record.profile.lossless else "LOSSY"
     lines += ["", "  Serving", f"    drafting            {kind or 'off'}"]
     if kind:
         lines.append(f"    depth               {spec.n_max}")
     acceptance: str = accept.mode
     if accept.mode == "relaxed":
         acceptance += f", top {accept.top_n}, ratio {accept.ratio:g}"
-    lines.append(f"    acceptance          {acceptance} ({lossless})")
-    lines.append(f"    prefill             {record.profile.prefill.mode}")
+    prefill = record.profile.prefill.mode
+    lines.append(f"    acceptance          {acceptance} ({_cost(accept.mode == 'strict')})")
+    lines.append(f"    prefill             {prefill} ({_cost(prefill == 'dense')})")
     template = "the GGUF's own (jinja)" if target.chat_template else "none"
     if record.template:
         template += "; the Modelfile's TEMPLATE is kept for Ollama and not used here"
@@ -85,6 +85,10 @@ def _summary(
     if record.system:
         lines += ["", "  System", f"    {record.system}"]
     return "\n".join(lines)
+
+
+def _cost(lossless: bool) -> str:
+    return "lossless" if lossless else "LOSSY"
 
 
 def _facts(header: GgufHeader) -> list[str]:
