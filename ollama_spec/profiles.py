@@ -65,7 +65,9 @@ class PrefillSettings(Strict):
     lookahead: int = Field(default=8, ge=0, le=64)
     chunk: int = Field(default=32, ge=1)
     pool: int = Field(default=13, ge=1)
-    tail: int = Field(default=512, ge=0)
+    tail: int = Field(
+        default=0, ge=0, description="last tokens always kept; 0: 512, or a longer attention window"
+    )
     anchors: bool = Field(default=True, description="keep what the question quotes")
     pos: Literal["orig", "compact"] = "orig"
     reuse: bool = Field(default=True, description="later turns keep the selection while it holds")

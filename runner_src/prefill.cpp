@@ -49,7 +49,7 @@ void prefill_engine::load(llama_model * target, llama_context * ctx, llama_model
     problem_status = nullptr;
     problem.clear();
     vocab = llama_model_get_vocab(target);
-    n_swa = llama_model_n_swa(target);
+    opt.select.window = llama_model_n_swa(target);
     if (llama_model_is_recurrent(target) || llama_model_is_hybrid(target)) {
         problem_status = "skipped_recurrent";
     } else if (!opt.model.empty()) {
@@ -100,7 +100,7 @@ float prefill_engine::predicted_gain(int n_prompt, int n_new, float keep) const 
     if (target_ms <= 0 || speculator_ms <= 0) {
         return 1e9f; // the first long prompt is the measurement
     }
-    const int kept = std::max(prefill_config().select.tail, (int) (keep * n_prompt));
+    const int kept = std::max(tail_of(prefill_config().select), (int) (keep * n_prompt));
     return (float) (n_new * target_ms / (n_new * speculator_ms + query_ms + std::min(kept, n_new) * target_ms));
 }
 
@@ -164,7 +164,6 @@ void prefill_engine::choose(prefill_slot & slot) {
     }
     select_options select = opt.select;
     select.keep = f.keep = slot.request.keep > 0 ? slot.request.keep : opt.keep.at(n);
-    select.tail = std::max(select.tail, n_swa);
     const selection fresh = select_tokens(slot.prompt, scored.scores, forced_of(vocab, slot.prompt), select);
     f.pos = gaps && !opt.compact ? "original" : "compact";
     if (slot.n_shared > 0) {

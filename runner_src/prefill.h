@@ -65,7 +65,6 @@ class prefill_engine {
     std::string problem;              // why scoring cannot work here
     const char * problem_status = nullptr;
     bool        gaps = false;
-    int         n_swa = 0;
     const llama_vocab * vocab = nullptr;
     std::unique_ptr<llama_model, decltype(&llama_model_free)> own{ nullptr, llama_model_free };
     llama_model * speculator = nullptr;

@@ -160,10 +160,11 @@ void force(std::vector<uint8_t> & kept, const forced_spans & forced, const selec
         kept[i] |= forced.tokens[i];
     }
     fill(0, forced.prefix);
-    fill(n - std::max(1, opt.tail), n);
+    const int tail = tail_of(opt);
+    fill(n - tail, n);
     if (forced.turn >= 0) {
         // A long last turn carries a document: its beginning and the tail then stand for it.
-        const bool document = n - forced.turn > std::max(2 * opt.tail, 1024);
+        const bool document = n - forced.turn > std::max(2 * tail, 1024);
         fill(forced.turn, document ? forced.turn + opt.chunk : n);
     }
 }

@@ -2,6 +2,7 @@
 // Method: Speculative Prefill (arXiv 2502.02789, section 3) with forced parts and anchors.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -27,13 +28,17 @@ struct select_options {
     float     keep     = 0.3f;   // share of the prompt kept (mode keep)
     float     mass     = 0.85f;  // share of the attention kept (mode mass)
     int       max_keep = 0;      // upper limit in tokens of what ranking may add; 0: none
-    int       tail     = 512;    // last tokens, always kept
+    int       tail     = 0;      // last tokens, always kept; 0: 512, or `window` where that is more
+    int       window   = 0;      // attention window of the target; 0: it has none
     bool      anchors  = true;   // keep what the question quotes
     int       gram     = 4;      // longest run of tokens that makes an anchor; the shortest is 2
     int       query    = 96;     // last tokens that count as the question, where it is not marked
     int       rare     = 4;      // an anchor occurs at most this often in the prompt
     int       near     = 16;     // tokens kept after an anchor (a third of it before), around a top chunk
 };
+
+// Windowed layers see nothing but the window: by default it is whole when generation begins.
+inline int tail_of(const select_options & opt) { return opt.tail > 0 ? opt.tail : std::max(512, opt.window); }
 
 // What must stay, found in the text of the prompt by the caller.
 struct forced_spans {

@@ -115,8 +115,8 @@ void add_prefill_options(const std::function<void(common_arg)> & add) {
             }
             prefill_config().score.pool = value;
         }), "LLAMA_ARG_SPECPREFILL_POOL");
-    option(common_arg({ "--specprefill-tail" }, "N", "last tokens always kept (default: 512)",
-        [](common_params &, int value) { prefill_config().select.tail = whole(value, "--specprefill-tail", 1); }),
+    option(common_arg({ "--specprefill-tail" }, "N", "last tokens always kept (default: 0, meaning 512 or the target's attention window, whichever is more)",
+        [](common_params &, int value) { prefill_config().select.tail = whole(value, "--specprefill-tail", 0); }),
         "LLAMA_ARG_SPECPREFILL_TAIL");
     option(common_arg({ "--specprefill-anchors" }, "{on,off}", "keep what the question quotes (default: on)",
         [](common_params &, const std::string & value) {

@@ -41,7 +41,8 @@ const char * const USAGE =
     "  --mode keep|mass       budget by share of tokens or of attention (default: keep)\n"
     "  --mass M               share of attention in mode mass (default: 0.85)\n"
     "  --max-keep N           most tokens ranking may keep (default: 0, no limit)\n"
-    "  --chunk N --tail N --pool N --lookahead N --near N   (default: 32 512 13 8 16)\n"
+    "  --chunk N --tail N --pool N --lookahead N --near N   (default: 32 0 13 8 16)\n"
+    "                         tail 0: 512, or the attention window where that is more\n"
     "  --no-anchors           do not keep what the question quotes\n"
     "  --plain                read the attention matrix instead of using flash attention\n"
     "  -t, --threads N        (default: 2)    -ub, --ubatch-size N  (default: 512)\n"
@@ -74,7 +75,7 @@ arguments parse(int argc, char ** argv) {
         else if (name == "--mass")                          { a.select.mass = keep_curve::parse(value()).at(0); }
         else if (name == "--max-keep")                      { a.select.max_keep = number(0); }
         else if (name == "--chunk")                         { a.select.chunk = number(1); }
-        else if (name == "--tail")                          { a.select.tail = number(1); }
+        else if (name == "--tail")                          { a.select.tail = number(0); }
         else if (name == "--near")                          { a.select.near = number(0); }
         else if (name == "--pool")                          { a.score.pool = number(1); }
         else if (name == "--lookahead")                     { a.score.lookahead = number(0); }
@@ -222,6 +223,7 @@ void run(const arguments & a) {
         while (!score.advance(a.score.n_ubatch)) {}
         for (const keep_curve & keep : a.keeps) {
             select_options opt = a.select;
+            opt.window = llama_model_n_swa(target ? target.get() : model.get());
             opt.keep = keep.at((int) tokens.size());
             const selection chosen = select_tokens(tokens, score.result().scores, forced_of(vocab, tokens), opt);
             comparison compared;

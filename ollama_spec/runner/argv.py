@@ -166,7 +166,7 @@ def _prefill(binary: Binary, prefill: PrefillSettings) -> list[str]:
         ("chunk", str(prefill.chunk)),
         ("lookahead", str(prefill.lookahead)),
         ("pool", str(prefill.pool)),
-        ("tail", str(max(prefill.tail, 1))),
+        *([("tail", str(prefill.tail))] if prefill.tail else []),
         ("anchors", "on" if prefill.anchors else "off"),
         ("pos", prefill.pos),
         ("reuse", "on" if prefill.reuse else "off"),

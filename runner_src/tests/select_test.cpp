@@ -1,6 +1,7 @@
 // Selection of prompt tokens on made-up scores. Prints the name of each check that fails.
 #include "../select.h"
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -71,6 +72,24 @@ static void budget() {
     }
     check(sum == s.n_kept, "ranges and count agree");
     check(select_tokens(numbered(n), scores, {}, plain(1)).all(), "keep 1 keeps all");
+}
+
+static int kept_end(const selection & s) {
+    int n = 0;
+    while (n < (int) s.kept.size() && s.kept[s.kept.size() - 1 - n]) { n++; }
+    return n;
+}
+
+static void tail() {
+    const int n = 3200;
+    select_options opt = plain(.01f);
+    const std::vector<std::array<int, 3>> cases = { { 0, 0, 512 }, { 0, 128, 512 }, { 0, 1024, 1024 }, { 64, 1024, 64 } };
+    for (const auto & [wanted, window, expected] : cases) {
+        opt.tail = wanted;
+        opt.window = window;
+        check(kept_end(select_tokens(numbered(n), std::vector<float>(n, 0.0f), {}, opt)) == expected,
+              "the end that stays is the wish, or 512, or the window");
+    }
 }
 
 // The seed's cap kept every second token or cut the end off; ours only takes fewer chunks.
@@ -195,6 +214,7 @@ static void odd_scores() {
 int main() {
     curve();
     budget();
+    tail();
     cap();
     mass();
     forced();

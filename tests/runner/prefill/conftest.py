@@ -48,8 +48,8 @@ def serving(runner: Path, model: Path, arguments: Sequence[str]) -> Iterator[Ser
 
 @pytest.fixture(scope="package")
 def sparse(patched_runner: Path, smollm2: Path) -> Iterator[Server]:
-    """On for every request, two slots."""
-    arguments = ["-c", "8192", "-np", "2", "--specprefill", "--specprefill-model", str(smollm2)]
+    """On for every request, four slots."""
+    arguments = ["-c", "8192", "-np", "4", "--specprefill", "--specprefill-model", str(smollm2)]
     with serving(patched_runner, smollm2, [*arguments, *SPARSE]) as server:
         yield server
 
