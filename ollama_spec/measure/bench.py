@@ -76,9 +76,11 @@ def local(
         pair = plain
         if {"strict", "relaxed"} & set(names):
             pair = stack.enter_context(session.serving(runner, record, dense=True, **how))
+        # The speculator keeps its cache of the last prompt whatever `cache_prompt` says.
+        salted = "sparse" in names
         yield [
             Configuration(
-                name, pair if name in ("strict", "relaxed") else plain, options[name], chat=True
+                name, pair if name in ("strict", "relaxed") else plain, options[name], True, salted
             )
             for name in dict.fromkeys([BASELINE, *names])
         ]

@@ -13,7 +13,7 @@ from fixtures.wired import pair
 from ollama_spec.commands import bench, tune, verify
 from ollama_spec.errors import OllamaSpecError
 from ollama_spec.measure.server import basic_argv, free_port, running
-from ollama_spec.profiles import Profile, RunnerSettings, WeightFile
+from ollama_spec.profiles import PrefillSettings, Profile, RunnerSettings, WeightFile
 from ollama_spec.store import ModelRecord, ModelStore
 
 pytestmark = pytest.mark.real_runner
@@ -53,6 +53,23 @@ def test_bench_measures_three_ways_and_writes_its_files(
     assert 0 < by_name["relaxed"]["regret_nats_per_token"] <= 0.05
     assert all(row["tokens"] == 32 for row in found["rows"])
     assert "<svg" in page.read_text() and table.read_text().count("\n") == 1 + 3 * 2 * 2
+
+
+def test_bench_scores_a_repeated_prompt_anew(model: str, patched_runner: Path) -> None:
+    """Else every repeat of a sparse prefill would come without the price of its scoring."""
+    store = ModelStore()
+    record = store.get(model)
+    prefill = PrefillSettings(mode="sparse", speculator=record.target, min_tokens=256, min_gain=0)
+    profile = record.profile.model_copy(update={"prefill": prefill})
+    store.put(record.model_copy(update={"profile": profile}))
+    options = ["--config", "sparse", "--set", "long:2000", "--prompts", 1, "--repeats", 3]
+    found = call(
+        bench.command, model, "--runner", patched_runner, *options, "--tokens", 2, "--json"
+    )
+    reports = [row["prefill"] for row in found["rows"] if row["config"] == "sparse"]
+    costs = [report["score_ms"] for report in reports]
+    assert {report["status"] for report in reports} == {"active"}
+    assert min(costs) > 0.5 * max(costs), costs
 
 
 def test_bench_measures_a_running_server(patched_runner: Path) -> None:
