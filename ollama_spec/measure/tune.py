@@ -190,15 +190,17 @@ def predict(
 
 
 def choose_finalists(predicted: Predicted) -> list[Rule]:
-    """Three rules: the fastest, of those about as fast the one with the least regret, and always
-    the fastest lossless one. Rules that differ in name only are measured once."""
+    """Three rules: the fastest, always the fastest lossless one, and the fastest with another early
+    stop, as that one comes from another trace. Then those about as fast as the fastest, by regret,
+    and other depths. Rules that differ in name only are measured once."""
     order = list(predicted)
     top = predicted[order[0]][0]
     near = [rule for rule in order if predicted[rule][0] >= top * (1 - _MARGIN)]
     near.sort(key=lambda rule: predicted[rule][1].regret_per_token)
     strict = [rule for rule in order if rule.lossless]
     depth = [rule for rule in order if rule.n_max != order[0].n_max]
-    wanted = [order[0], strict[0], near[0], *depth, *order]
+    stop = [rule for rule in order if rule.n_max and rule.p_min != order[0].p_min]
+    wanted = [order[0], strict[0], *stop[:1], near[0], *depth, *order]
     chosen: list[Rule] = []
     for rule in wanted:
         known = {(item.n_max, item.p_min, predicted[item][1]) for item in chosen}

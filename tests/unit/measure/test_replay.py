@@ -144,6 +144,15 @@ def test_finalists_differ_and_hold_the_best_lossless_rule() -> None:
     assert next(rule for rule in predicted if rule.lossless) in finalists
 
 
+def test_finalists_hold_another_early_stop() -> None:
+    """Each comes from a trace of its own, so that predictions compare badly between them."""
+    rounds = [[NEAR, HIT, HIT], [HIT, FAR, HIT]] * 40
+    traces = {0.0: [rounds], 0.6: [[drafts[:2] for drafts in rounds]]}
+    costs = {n: 1.0 + n / 10 for n in range(4)}
+    predicted = tune.predict(traces, costs, 0.05, [1, 2, 3], lossy=True)
+    assert {rule.p_min for rule in tune.choose_finalists(predicted)} == {0.0, 0.6}
+
+
 def measured(name: str, seconds: float) -> list[dict]:
     return [
         {"config": name, "repeat": 0, "prompt": i, "tokens": 11, "decode_ms": 1000 * seconds + i}
