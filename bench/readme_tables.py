@@ -56,19 +56,38 @@ def decode() -> str:
     return rows_of(header, rows)
 
 
-def prefill() -> str:
-    """bench-long.json: dense and sparse prefill of long documents."""
-    result = load("bench-long")
+def waits() -> str:
+    """prefill.json: dense and sparse prefill of the inflated target (bench/prefill.py)."""
     rows = [
         [
-            f"{line['prompt_tokens']:.0f}",
-            "dense" if line["config"] == "plain" else line["config"],
-            f"{line['ttft_ms']['value'] / 1000:.1f} s",
-            interval(line["ttft_gain"]),
+            str(line["n_prompt"]),
+            "dense" if line["keep"] == "dense" else f"keep {float(line['keep']):.0%}",
+            str(line["n_kept"]),
+            f"{line['ttft_s']:.1f} s",
+            f"{line['score_s']:.1f} s",
+            f"{line['gain']:.2f} [{line['low']:.2f}, {line['high']:.2f}]",
         ]
-        for line in result["summary"]
+        for line in load("prefill")["waiting"]["rows"]
     ]
-    return rows_of(["prompt tokens", "prefill", "wait for the first token", "gain"], rows)
+    return rows_of(["prompt tokens", "", "read", "first token", "of it scoring", "gain"], rows)
+
+
+def needles() -> str:
+    """prefill*.json: needle tokens kept, and answers right, after a sparse prefill."""
+    rows = []
+    for model, name in (("SmolLM2-135M", "prefill"), ("gemma3-270m", "prefill-gemma3-270m")):
+        result = load(name)
+        right = {line["needles"]: line for line in result["answers"]["rows"] if not line["depth"]}
+        for line in result["recall"]["rows"]:
+            if line["depth"] or line["keep"] not in (0.1, 0.3):
+                continue
+            cells = [model, str(line["length"]), str(line["needles"]), f"{line['keep']:.0%}"]
+            answer = right[line["needles"]]
+            asked = line["keep"] == 0.1 and line["length"] == answer["length"]
+            said = f"{answer['sparse']} / {answer['dense']} of {answer['asked']}" if asked else "–"
+            rows.append([*cells, f"{line['recall']:.1%}", said])
+    header = ["model", "tokens", "facts", "keep", "fact tokens kept", "right: sparse / dense"]
+    return rows_of(header, rows)
 
 
 def tune() -> str:
@@ -85,7 +104,9 @@ def tune() -> str:
     )
 
 
-TABLES: dict[str, Callable[[], str]] = {"decode": decode, "prefill": prefill, "tune": tune}
+TABLES: dict[str, Callable[[], str]] = {
+    "decode": decode, "waits": waits, "needles": needles, "tune": tune,
+}  # fmt: skip
 
 
 def filled(text: str) -> str:
