@@ -41,7 +41,7 @@ def kept_share(prompt: NeedlePrompt, row: Row) -> tuple[int, int]:
 
 def recall(bench: Bench) -> list[Row]:
     """Share of needle tokens kept, by length, needles, keep and depth (0: all depths)."""
-    lengths = {QUICK_TOKENS: 1} if bench.quick else {NEEDLE_TOKENS: 8, 6400: 1}
+    lengths = {QUICK_TOKENS: 1} if bench.quick else {NEEDLE_TOKENS: 8}
     rows = []
     for length, seeds in lengths.items():
         cases = needle_cases(bench, length, seeds)

@@ -50,8 +50,8 @@ struct scorer::state {
             throw std::runtime_error("the prompt is longer than the speculator's context of " +
                                      std::to_string(n_train) + " tokens");
         }
+        const std::vector<uint8_t> kept = saved();
         llama_free(ctx);
-        cached.clear();
         llama_context_params cp = llama_context_default_params();
         cp.n_ctx = n_ctx;
         cp.n_batch = cp.n_ubatch = opt.n_ubatch;
@@ -65,8 +65,20 @@ struct scorer::state {
         cp.cb_eval_user_data = &reader;
         ctx = llama_init_from_model(model, cp);
         if (!ctx) {
+            cached.clear();
             throw std::runtime_error("no memory for a speculator context of " + std::to_string(n_ctx) + " tokens");
         }
+        if (kept.empty() || llama_state_seq_set_data(ctx, kept.data(), kept.size(), 0) == 0) {
+            reset();
+        }
+    }
+
+    // The cells of the cache, to go on with in a larger context: a chat that outgrows its context must
+    // not pay for all of its history again.
+    std::vector<uint8_t> saved() const {
+        std::vector<uint8_t> data(cached.empty() ? 0 : llama_state_seq_get_size(ctx, 0));
+        data.resize(data.empty() ? 0 : llama_state_seq_get_data(ctx, data.data(), data.size(), 0));
+        return data;
     }
 
     void decode(const llama_token * tokens, int n, bool output) {

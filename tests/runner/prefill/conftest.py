@@ -25,11 +25,13 @@ class Server:
         self.url = url
         self.http = httpx.Client(base_url=url, trust_env=False, timeout=300)
 
-    def post(self, prompt: str, path: str = "/completion", **keys: Any) -> httpx.Response:
+    def post(
+        self, prompt: str | list[int], path: str = "/completion", **keys: Any
+    ) -> httpx.Response:
         body = {"prompt": prompt, "n_predict": 8, "temperature": 0, "seed": 1, **keys}
         return self.http.post(path, json=body)
 
-    def ask(self, prompt: str, **keys: Any) -> dict[str, Any]:
+    def ask(self, prompt: str | list[int], **keys: Any) -> dict[str, Any]:
         answer = self.post(prompt, **keys)
         assert answer.status_code == 200, answer.text
         result: dict[str, Any] = answer.json()

@@ -103,6 +103,29 @@ def test_a_second_turn_goes_on_with_the_first_ones_choice(chat: Server) -> None:
     assert report(second)["n_kept"] < report(second)["n_prompt"]
 
 
+def test_a_prompt_that_outgrows_the_speculators_context_is_scored_from_where_it_was(
+    patched_runner: Path,
+) -> None:
+    """The context grows in powers of two; 4096 lies between the two prompts."""
+    made = pair()
+    arguments = ["-c", "8192", "-np", "1", *SPARSE, "--specprefill-model", str(made.target)]
+    text = needle_prompt(5, 0.5, 30000, plain=True).text
+    keys: dict[str, Any] = {"specprefill": {"keep": 0.2}, "n_predict": 1}
+    with serving(patched_runner, made.target, arguments) as server:
+        tokens = server.http.post("/tokenize", json={"content": text}).json()["tokens"][:4200]
+        assert len(tokens) == 4200
+        first, second = (
+            report(server.ask(tokens[:4080], **keys)),
+            report(server.ask(tokens, **keys)),
+        )
+    with serving(patched_runner, made.target, arguments) as server:
+        anew = report(server.ask(tokens, **keys))
+    assert first["status"] == second["status"] == anew["status"] == "active"
+    assert second["score_ms"] < 0.8 * anew["score_ms"]  # what is left: the queries
+    assert second["coverage"] == pytest.approx(anew["coverage"], abs=0.005)
+    assert second["n_kept"] == anew["n_kept"]
+
+
 def test_slots_side_by_side_answer_as_alone(sparse: Server) -> None:
     requests: list[tuple[str, dict[str, Any]]] = [
         (PROMPT.text, {}),
