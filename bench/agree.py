@@ -1,10 +1,12 @@
 """Do the client of `bench` and one that shares no code with it (independent.py) see the same speed?
 
     python bench/agree.py --runner llama-server --target T.gguf --drafter D.gguf [--threads N]
+    python bench/agree.py --runner llama-server --target T.gguf --speculator S.gguf --long 4000 ...
 
 Both ask the same servers the same prompts with the same seeds, one right after the other, the
-second first every other time, so that both see the same machine. Goal: within 3 %. The last line is
-one JSON object.
+second first every other time, so that both see the same machine. First form: speed plain, strict
+and relaxed; second form: time to the first token of long documents, dense and sparse. Goal: within
+3 %. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -15,64 +17,113 @@ import statistics
 import sys
 from pathlib import Path
 
-from ollama_spec.measure import prompts, sample, stats
+from ollama_spec.measure import bench, prompts, sample, stats
 from ollama_spec.measure.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent))
 import independent
 
-CONFIGURATIONS = {
+SPEEDS = {
     "plain": {},
     "strict": {"speculative.relaxed_top_n": 0},
     "relaxed": {"speculative.relaxed_top_n": 5, "speculative.relaxed_ratio": 0.25},
 }
+WAITS = {"dense": {"specprefill": False}, "sparse": {"specprefill": {"keep": 0.2}}}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    for name in ("runner", "target", "drafter"):
+    for name in ("runner", "target"):
         parser.add_argument(f"--{name}", required=True)
+    pair = parser.add_mutually_exclusive_group(required=True)
+    pair.add_argument("--drafter")
+    pair.add_argument("--speculator")
+    parser.add_argument("--long", type=int, action="append", help="tokens of a long document")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompts", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=32)
     a = parser.parse_args()
-    base = [a.runner, "-m", a.target, "-c", "2048", "-t", str(a.threads)]
-    draft = ["--spec-type", "draft-simple", "--spec-draft-model", a.drafter]
-    ours = {name: [] for name in CONFIGURATIONS}
-    theirs = {name: [] for name in CONFIGURATIONS}
-    with independent.server(*base) as plain, independent.server(*base, *draft) as pair:
-        ports = {"plain": plain, "strict": pair, "relaxed": pair}
-        clients = {name: Client(f"http://127.0.0.1:{port}") for name, port in ports.items()}
-        asked = [independent.templated(plain, text) for text in prompts.mixture(a.prompts)]
-        for turn in range(a.repeats * len(asked)):
-            prompt = asked[turn % len(asked)]
-            options = {"temperature": 0.6, "ignore_eos": True, "seed": turn + 1}
-            for name, own in CONFIGURATIONS.items():
-                body = {"prompt": prompt, "n_predict": a.tokens, **options, **own}
-
-                def our(name=name, prompt=prompt, options=options, own=own) -> None:
-                    answer = clients[name].ask(prompt, a.tokens, **options, **own)
-                    ours[name].append(sample.row(answer))
-
-                def their(name=name, body=body) -> None:
-                    theirs[name].append(independent.ask(ports[name], body))
-
-                for ask in (our, their) if turn % 2 else (their, our):
-                    ask()
-    lines = []
-    for name in CONFIGURATIONS:
-        mine = stats.speed(sample.timed(ours[name]))
-        rate = sum(n - 1 for _, _, n in theirs[name]) / sum(s for _, s, _ in theirs[name])
-        waits = [first for first, _, _ in theirs[name]]
-        line = {"config": name, "answers": len(waits), "ours_tokens_per_second": mine.rounded(2)}
-        line |= {"independent_tokens_per_second": round(rate, 2)}
-        line |= {"speed_apart": round(rate / mine.value - 1, 4)}
-        line |= {"ours_ttft_ms": round(sample.median_of(ours[name], "ttft_ms"), 1)}
-        line |= {"independent_ttft_ms": round(1000 * statistics.median(waits), 1)}
-        lines.append(line)
+    lines = waits(a) if a.speculator else speeds(a)
+    for line in lines:
         print("  ".join(f"{key} {value}" for key, value in line.items()))
     print(json.dumps(lines))
+
+
+def speeds(a: argparse.Namespace) -> list[dict]:
+    base = [a.runner, "-m", a.target, "-c", "2048", "-t", str(a.threads)]
+    draft = ["--spec-type", "draft-simple", "--spec-draft-model", a.drafter]
+    with independent.server(*base) as plain, independent.server(*base, *draft) as pair:
+        clients = {name: Pair(pair if name != "plain" else plain, a.tokens) for name in SPEEDS}
+        asked = [independent.templated(plain, text) for text in prompts.mixture(a.prompts)]
+        for turn in range(a.repeats * len(asked)):
+            for name, own in SPEEDS.items():
+                clients[name].ask([asked[turn % len(asked)]] * 2, turn, own)
+    return [{"config": name, **one.compared()} for name, one in clients.items()]
+
+
+def waits(a: argparse.Namespace) -> list[dict]:
+    """Each request begins with letters of its own: nothing of it lies in a cache."""
+    base = [a.runner, "-m", a.target, "-c", "8192", "-t", str(a.threads), "-b", "512"]
+    sparse = ["--specprefill-model", a.speculator, "--specprefill-min-tokens", "256"]
+    sparse += ["--specprefill-min-gain", "0", "--specprefill-tail", "64"]
+    lines = []
+    with independent.server(*base, *sparse) as port:
+        for length in a.long or [4000]:
+            clients = {name: Pair(port, 8) for name in WAITS}
+            for turn in range(a.repeats):
+                text = prompts.long_document(length * bench.CHARACTERS_PER_TOKEN, turn)
+                for name, own in WAITS.items():
+                    marked = [f"[{name}{turn}{who}] {text}" for who in "ab"]
+                    texts = [independent.templated(port, one) for one in marked]
+                    clients[name].ask(texts, turn, own)
+            lines += [
+                {"length": length, "config": name, **one.compared()}
+                for name, one in clients.items()
+            ]
+    return lines
+
+
+class Pair:
+    """Both clients of one server, and what each of them saw."""
+
+    def __init__(self, port: int, tokens: int) -> None:
+        self.port, self.tokens = port, tokens
+        self.client = Client(f"http://127.0.0.1:{port}")
+        self.ours: list[sample.Row] = []
+        self.theirs: list[tuple[float, float, int]] = []
+
+    def ask(self, texts: list[str], turn: int, own: dict) -> None:
+        """Our client asks the first text, the other the second."""
+        options = {"temperature": 0.6, "ignore_eos": True, "seed": turn + 1, **own}
+
+        def our() -> None:
+            answer = self.client.ask(texts[0], self.tokens, **options)
+            self.ours.append(sample.row(answer))
+
+        def their() -> None:
+            body = {"prompt": texts[1], "n_predict": self.tokens, **options}
+            self.theirs.append(independent.ask(self.port, body))
+
+        for ask in (our, their) if turn % 2 else (their, our):
+            ask()
+
+    def compared(self) -> dict:
+        mine = stats.speed(sample.timed(self.ours))
+        rate = sum(n - 1 for _, _, n in self.theirs) / sum(s for _, s, _ in self.theirs)
+        our_wait = sample.median_of(self.ours, "ttft_ms")
+        wait = 1000 * statistics.median(first for first, _, _ in self.theirs)
+        return {
+            "answers": len(self.theirs),
+            "ours_tokens_per_second": mine.rounded(2),
+            "independent_tokens_per_second": round(rate, 2),
+            "speed_apart": round(rate / mine.value - 1, 4),
+            "ours_ttft_ms": round(our_wait, 1),
+            "independent_ttft_ms": round(wait, 1),
+            "ttft_apart": round(wait / our_wait - 1, 4),
+            "each_ttft_ms": [[round(row["ttft_ms"]) for row in self.ours],
+                             [round(1000 * first) for first, _, _ in self.theirs]],
+        }  # fmt: skip
 
 
 if __name__ == "__main__":

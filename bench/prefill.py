@@ -46,7 +46,7 @@ def main() -> None:
     name += "-gemma3-270m" if options.gemma else ""
     path = RESULTS / f"{name}.json"
     wanted = options.only or (["recall", "answers"] if options.gemma else list(PARTS))
-    whole: Row = json.loads(path.read_text()) if options.only and path.exists() else {}
+    whole: Row = {}
     for part, (title, run) in PARTS.items():
         if part not in wanted:
             continue
@@ -54,7 +54,10 @@ def main() -> None:
         start = time.monotonic()
         about = {**machine(), "command": f"python bench/prefill.py {_arguments()}".strip()}
         about["threads"] = options.threads
-        whole[part] = {**about, "rows": run(bench), "seconds": round(time.monotonic() - start)}
+        rows = run(bench)
+        if options.only and path.exists():  # read late: other parts may have ended meanwhile
+            whole = json.loads(path.read_text())
+        whole[part] = {**about, "rows": rows, "seconds": round(time.monotonic() - start)}
         RESULTS.mkdir(exist_ok=True)  # each part as it ends: the whole takes more than an hour
         path.write_text(json.dumps(whole, indent=1) + "\n")
     if {"waiting", "recall"} <= whole.keys():

@@ -96,12 +96,12 @@ def tune() -> str:
     for path in sorted(RESULTS.glob("tune-*.json")):
         found = json.loads(path.read_text())
         share = f"{found['share_of_best']['value']:.1%}"
+        first = f"{found['share_of_first_round']['value']:.1%}"
         servers, rules = str(found["servers_started"]), str(len(found["grid"]))
-        rows.append([found["name"], found["chosen"], found["best_of_grid"], share, servers, rules])
-    return rows_of(
-        ["pair", "`tune` chose", "best of the grid", "chosen / best", "servers", "rules in grid"],
-        rows,
-    )
+        best = found["best_of_grid"]
+        rows.append([found["name"], found["chosen"], best, share, first, servers, rules])
+    header = ["pair", "`tune` chose", "best of the grid", "chosen / best", "of the first round's"]
+    return rows_of([*header, "servers", "rules in grid"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

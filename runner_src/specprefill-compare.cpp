@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 
 namespace ospec {
@@ -45,7 +46,7 @@ std::vector<double> next_token(llama_context * ctx, const std::vector<llama_toke
         const int status = llama_decode(ctx, batch);
         llama_batch_free(batch);
         if (status != 0) {
-            throw std::runtime_error("the target refuses this prompt (" + std::to_string(status) + ")");
+            throw std::runtime_error("the model refuses this prompt (" + std::to_string(status) + ")");
         }
     }
     const float * logits = llama_get_logits_ith(ctx, -1);
@@ -65,18 +66,32 @@ size_t best(const std::vector<double> & p) {
     return std::max_element(p.begin(), p.end()) - p.begin();
 }
 
+context context_for(llama_model * model, size_t n_tokens, int n_threads) {
+    llama_context_params cp = llama_context_default_params();
+    cp.n_ctx = (uint32_t) n_tokens + 8;
+    cp.n_batch = cp.n_ubatch = 512;
+    cp.n_threads = cp.n_threads_batch = n_threads;
+    context ctx(llama_init_from_model(model, cp), llama_free);
+    if (!ctx) {
+        throw std::runtime_error("no memory for the context of a plain prefill");
+    }
+    return ctx;
+}
+
 } // namespace
+
+double prefill_ms(llama_model * model, const std::vector<llama_token> & tokens, int n_threads) {
+    const context ctx = context_for(model, tokens.size(), n_threads);
+    std::vector<llama_pos> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    double ms = 0;
+    next_token(ctx.get(), tokens, positions, ms);
+    return ms;
+}
 
 comparison compare(llama_model * target, const std::vector<llama_token> & tokens, const std::vector<uint8_t> & kept,
                    int n_threads) {
-    llama_context_params cp = llama_context_default_params();
-    cp.n_ctx = (uint32_t) tokens.size() + 8;
-    cp.n_batch = cp.n_ubatch = 512;
-    cp.n_threads = cp.n_threads_batch = n_threads;
-    const context ctx(llama_init_from_model(target, cp), llama_free);
-    if (!ctx) {
-        throw std::runtime_error("no memory for the target's context");
-    }
+    const context ctx = context_for(target, tokens.size(), n_threads);
     if (!allow_position_gaps(true)) {
         throw std::runtime_error("this build takes no gaps between positions");
     }

@@ -19,4 +19,7 @@ struct comparison {
 comparison compare(llama_model * target, const std::vector<llama_token> & tokens, const std::vector<uint8_t> & kept,
                    int n_threads);
 
+// Milliseconds of a plain prefill of `tokens`, in a context of its own. Throws like `compare`.
+double prefill_ms(llama_model * model, const std::vector<llama_token> & tokens, int n_threads);
+
 } // namespace ospec

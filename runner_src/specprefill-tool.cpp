@@ -28,7 +28,7 @@ struct arguments {
     select_options select;
     std::vector<keep_curve> keeps; // each prompt is scored once and reported for each of them
     int  gpu_layers = 999;
-    bool json = false, with_scores = false;
+    bool json = false, with_scores = false, time_prefill = false;
 };
 
 const char * const USAGE =
@@ -44,6 +44,7 @@ const char * const USAGE =
     "  --chunk N --tail N --pool N --lookahead N --near N   (default: 32 0 13 8 16)\n"
     "                         tail 0: 512, or the attention window where that is more\n"
     "  --no-anchors           do not keep what the question quotes\n"
+    "  --time-prefill         also time a plain prefill of the speculator, before and after scoring\n"
     "  --plain                read the attention matrix instead of using flash attention\n"
     "  -t, --threads N        (default: 2)    -ub, --ubatch-size N  (default: 512)\n"
     "  -ngl N                 layers on the GPU (default: all)\n"
@@ -80,6 +81,7 @@ arguments parse(int argc, char ** argv) {
         else if (name == "--pool")                          { a.score.pool = number(1); }
         else if (name == "--lookahead")                     { a.score.lookahead = number(0); }
         else if (name == "--no-anchors")                    { a.select.anchors = false; }
+        else if (name == "--time-prefill")                  { a.time_prefill = true; }
         else if (name == "--plain")                         { a.score.flash = false; }
         else if (name == "-t" || name == "--threads")       { a.score.n_threads = number(1); }
         else if (name == "-ub" || name == "--ubatch-size")  { a.score.n_ubatch = number(1); }
@@ -146,7 +148,7 @@ std::string quoted(const std::string & text) {
 
 void report(const arguments & a, const std::string & file, const llama_vocab * vocab,
             const std::vector<llama_token> & tokens, const selection & chosen, const scorer & score,
-            float keep, const comparison * compared) {
+            float keep, const std::vector<double> & prefills, const comparison * compared) {
     const score_result & scored = score.result();
     const auto runs = ranges(chosen.kept);
     if (!a.json) {
@@ -157,6 +159,9 @@ void report(const arguments & a, const std::string & file, const llama_vocab * v
                     scored.n_layers, score.cache_bytes() / 1048576.0);
         for (const auto & [from, to] : runs) {
             std::printf("  [%d, %d)\n", from, to);
+        }
+        if (!prefills.empty()) {
+            std::printf("  a plain prefill of the speculator: %.0f ms before, %.0f ms after\n", prefills[0], prefills[1]);
         }
         if (compared) {
             std::printf("  target: dense %.0f ms, sparse %.0f ms, compact %.0f ms; KL original %.4f, compact %.4f nats\n",
@@ -174,6 +179,9 @@ void report(const arguments & a, const std::string & file, const llama_vocab * v
         std::printf("%s[%d,%d]", i ? "," : "", runs[i].first, runs[i].second);
     }
     std::printf("]");
+    if (!prefills.empty()) {
+        std::printf(",\"prefill_ms\":[%.1f,%.1f]", prefills[0], prefills[1]);
+    }
     if (compared) {
         std::printf(",\"target\":{\"dense_ms\":%.1f,\"original_ms\":%.1f,\"compact_ms\":%.1f,\"kl_original\":%g,"
                     "\"kl_compact\":%g,\"same_original\":%s,\"same_compact\":%s}",
@@ -219,8 +227,16 @@ void run(const arguments & a) {
     scorer score(model.get(), a.score);
     for (const std::string & file : a.files) {
         const std::vector<llama_token> tokens = tokenize(vocab, read_file(file));
+        std::vector<double> prefills; // one on either side: a machine that grows slower hurts both alike
+        const auto time_prefill = [&] {
+            if (a.time_prefill) {
+                prefills.push_back(prefill_ms(model.get(), tokens, a.score.n_threads));
+            }
+        };
+        time_prefill();
         score.begin(tokens);
         while (!score.advance(a.score.n_ubatch)) {}
+        time_prefill();
         for (const keep_curve & keep : a.keeps) {
             select_options opt = a.select;
             opt.window = llama_model_n_swa(target ? target.get() : model.get());
@@ -230,7 +246,7 @@ void run(const arguments & a) {
             if (target) {
                 compared = compare(target.get(), tokens, chosen.kept, a.score.n_threads);
             }
-            report(a, file, vocab, tokens, chosen, score, opt.keep, target ? &compared : nullptr);
+            report(a, file, vocab, tokens, chosen, score, opt.keep, prefills, target ? &compared : nullptr);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,9 @@ def command(
     threads: int | None, runner: Path | None, files: tuple[Path, Path] | None, html: Path | None,
     csv_file: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Measure NAME. Configurations take turns on the same prompts and seeds; speeds come with 95 %
-    bootstrap intervals, and where these allow no verdict it says "no difference"."""
+    """Measure NAME. Configurations take turns on the same prompts and seeds, each repeat on servers
+    started anew; speeds come with 95 % bootstrap intervals, and where these allow no verdict it
+    says "no difference"."""
     if files:
         _compare(*files, as_json)
         return
@@ -65,14 +67,12 @@ def command(
             raise OllamaSpecError(
                 "--config and --threads are for our own runner", hint="leave out --endpoint"
             )
-        with bench.remote(endpoints, name) as configurations:
-            result = bench.run(configurations, chosen, **how)
+        result = bench.run(partial(bench.remote, endpoints, name), chosen, **how)
     else:
         binary, record = session.chosen_runner(runner), ModelStore().get(name)
         serve: dict[str, Any] = {"num_ctx": max(2048, context), "threads": threads}
-        with bench.local(binary, record, wanted, **serve) as configurations:
-            result = bench.run(configurations, chosen, **how)
-        if binary.relaxed and {c.name for c in configurations} & {"strict", "relaxed"}:
+        result = bench.run(partial(bench.local, binary, record, wanted, **serve), chosen, **how)
+        if binary.relaxed and {"strict", "relaxed"} & set(result["configurations"]):
             output.note("cost of drafting, in a run of its own")
             spent = bench.draft_cost(binary, record, chosen, n_predict=n_predict, **serve)
             for line in result["summary"]:

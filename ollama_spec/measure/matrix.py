@@ -43,20 +43,21 @@ def measure(
     *,
     note: Callable[[str], None],
     prompt_set: str = "",
+    first: int = 0,
     **options: Any,
 ) -> list[Row]:
     """Ask every prompt of every configuration, `repeats` times, after one warm-up each.
 
     For each prompt all configurations follow one another at once, in an order that turns round
     with every repeat (A B C, C B A, ...), so that drift of the machine hits all alike. The same
-    seed is used for all configurations of a repeat.
+    seed is used for all configurations of a repeat. Repeats are numbered from `first`.
     """
     for configuration in configurations:
         text = configuration.text_of(prompts[0][:_WARM_UP], "warm-up")
         configuration.client.ask(text, min(8, n_predict), **{**options, **configuration.options})
     rows: list[Row] = []
     total, last_note = repeats * len(prompts) * len(configurations), time.monotonic()
-    for repeat in range(repeats):
+    for repeat in range(first, first + repeats):
         for index, prompt in enumerate(prompts):
             turn = configurations if (repeat + index) % 2 == 0 else configurations[::-1]
             for configuration in turn:

@@ -59,7 +59,7 @@ def test_flash_attention_gives_the_scores_of_the_plain_way(
 
 
 def test_report(patched_runner: Path, smollm2: Path, prompt_file: Path) -> None:
-    row = tool(patched_runner, smollm2, prompt_file, "--target", str(smollm2))
+    row = tool(patched_runner, smollm2, prompt_file, "--target", str(smollm2), "--time-prefill")
     chosen = kept(row)
     assert len(chosen) == row["n_kept"] < row["n_prompt"]
     assert {0, *range(row["n_prompt"] - 64, row["n_prompt"])} <= chosen
@@ -68,6 +68,8 @@ def test_report(patched_runner: Path, smollm2: Path, prompt_file: Path) -> None:
     assert row["target"]["kl_original"] >= 0
     assert row["target"]["kl_compact"] >= 0
     assert row["target"]["original_ms"] < row["target"]["dense_ms"]
+    before, after = row["prefill_ms"]
+    assert row["target"]["original_ms"] < min(before, after)
 
 
 def test_wrong_use_is_told(patched_runner: Path, tmp_path: Path) -> None:
