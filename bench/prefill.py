@@ -24,7 +24,7 @@ from pathlib import Path
 
 from acceptance import machine
 from prefill_fixtures import Bench, Row
-from prefill_needles import answers, divergence, recall
+from prefill_needles import answers, divergence, ranking, recall
 from prefill_plot import plot
 from prefill_times import later_turns, scoring_cost, waiting_times
 
@@ -33,6 +33,7 @@ PARTS = {
     "waiting": ("1. waiting time, target inflated x8", waiting_times),
     "scoring": ("   cost of scoring", scoring_cost),
     "recall": ("2. needles: what is kept, tail 64", recall),
+    "ranking": ("   the same by ranking alone, no anchors", ranking),
     "answers": ("   needles: answers at keep 10 %, tail 64", answers),
     "divergence": ("3. next-token distribution, keep 30 %", divergence),
     "turns": ("4. later turns", later_turns),

@@ -41,25 +41,33 @@ def kept_share(prompt: NeedlePrompt, row: Row) -> tuple[int, int]:
 
 def recall(bench: Bench) -> list[Row]:
     """Share of needle tokens kept, by length, needles, keep and depth (0: all depths)."""
-    lengths = {QUICK_TOKENS: 1} if bench.quick else {NEEDLE_TOKENS: 8}
+    return _recall(bench, 8)
+
+
+def ranking(bench: Bench) -> list[Row]:
+    """The same without anchors: the question names each fact, so anchors alone would find them."""
+    return _recall(bench, 2, "--no-anchors")
+
+
+def _recall(bench: Bench, seeds: int, *arguments: str) -> list[Row]:
+    length, seeds = (QUICK_TOKENS, 1) if bench.quick else (NEEDLE_TOKENS, seeds)
+    cases = needle_cases(bench, length, seeds)
+    keeps = [word for keep in KEEPS for word in ("--keep", str(keep))]
+    found = iter(bench.tool([prompt.text for *_, prompt in cases], "--scores", *keeps, *arguments))
+    sums: dict[tuple[int, float, float], list[int]] = defaultdict(lambda: [0, 0])
+    for count, depth, prompt in cases:
+        for keep in KEEPS:
+            got, need = kept_share(prompt, next(found))
+            for cell in ((count, keep, depth), (count, keep, 0.0)):
+                sums[cell][0] += got
+                sums[cell][1] += need
     rows = []
-    for length, seeds in lengths.items():
-        cases = needle_cases(bench, length, seeds)
-        keeps = [word for keep in KEEPS for word in ("--keep", str(keep))]
-        found = iter(bench.tool([prompt.text for *_, prompt in cases], "--scores", *keeps))
-        sums: dict[tuple[int, float, float], list[int]] = defaultdict(lambda: [0, 0])
-        for count, depth, prompt in cases:
-            for keep in KEEPS:
-                got, need = kept_share(prompt, next(found))
-                for cell in ((count, keep, depth), (count, keep, 0.0)):
-                    sums[cell][0] += got
-                    sums[cell][1] += need
-        for (count, keep, depth), (got, need) in sorted(sums.items()):
-            row = {"length": length, "needles": count, "keep": keep, "depth": depth}
-            rows.append(row | {"kept": got, "tokens": need, "recall": got / need})
-            if depth == 0:
-                where = f"  {length} tokens, {count} needle(s), keep {keep:.0%}"
-                bench.say(f"{where}: {got / need:.1%} of their tokens kept")
+    for (count, keep, depth), (got, need) in sorted(sums.items()):
+        row = {"length": length, "needles": count, "keep": keep, "depth": depth}
+        rows.append(row | {"kept": got, "tokens": need, "recall": got / need})
+        if depth == 0:
+            where = f"  {length} tokens, {count} needle(s), keep {keep:.0%}"
+            bench.say(f"{where}: {got / need:.1%} of their tokens kept")
     return rows
 
 

@@ -90,6 +90,35 @@ def needles() -> str:
     return rows_of(header, rows)
 
 
+def divergence() -> str:
+    """prefill.json: the next token after a sparse prefill, by kind of positions."""
+    found = load("prefill")["divergence"]["rows"]
+    rows = [
+        [
+            kind,
+            *(f"{found[kind][key]:.3f}" for key in ("mean", "median", "worst")),
+            f"{found[kind]['same_token']:.0%}",
+        ]
+        for kind in ("original", "compact")
+    ]
+    return rows_of(["positions", "KL mean, nats", "median", "worst", "same token"], rows)
+
+
+def turns() -> str:
+    """prefill.json: waits of a growing chat, dense with its prefix cache and sparse with reuse."""
+    rows = [
+        [
+            str(line["turn"]),
+            *(f"{line[key]:.2f} s" for key in ("dense_s", "sparse_s")),
+            f"{line['ratio']:.2f}",
+            line["status"],
+            "same" if line["same_as_fresh"] else "differs",
+        ]
+        for line in load("prefill")["turns"]["rows"]
+    ]
+    return rows_of(["turn", "dense", "sparse", "sparse / dense", "", "answer without reuse"], rows)
+
+
 def tune() -> str:
     """tune-*.json: what `tune` chose against an exhaustive grid (bench/tune_grid.py)."""
     rows = []
@@ -105,7 +134,8 @@ def tune() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "decode": decode, "waits": waits, "needles": needles, "tune": tune,
+    "decode": decode, "waits": waits, "needles": needles, "divergence": divergence,
+    "turns": turns, "tune": tune,
 }  # fmt: skip
 
 
