@@ -93,11 +93,6 @@ def fastest(lines: list[dict], count: int) -> list[str]:
     return [line["config"] for line in allowed[:count]]
 
 
-def the_fastest(lines: list[dict], otherwise: str) -> dict:
-    name = (fastest(lines, 1) or [otherwise])[0]
-    return next(line for line in lines if line["config"] == name)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--name", required=True)
@@ -131,7 +126,8 @@ def main() -> None:
         note(f"once more: {', '.join(sorted(finalists))}")
         of_them = [one for one in configurations if one.name in finalists]
         final = compared(of_them, chosen, again, a, 2 * a.repeats)
-    best, raw = the_fastest(final, chosen), the_fastest(lines, chosen)
+    winner = (fastest(final, 1) or [chosen])[0]
+    best = next(line for line in final if line["config"] == winner)
     result = {
         "name": a.name,
         "machine": bench.machine(),
@@ -140,8 +136,6 @@ def main() -> None:
         "best_of_grid": best["config"],
         "share_of_best": best["chosen_over_this"],
         "reached": best["chosen_over_this"]["value"] >= 0.97,
-        "best_of_first_round": raw["config"],
-        "share_of_first_round": raw["chosen_over_this"],
         "servers_started": tuned["servers_started"],
         "tune_seconds": round(seconds),
         "grid": lines,
