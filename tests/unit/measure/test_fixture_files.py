@@ -35,9 +35,10 @@ def test_rows_get_one_norm_and_keep_their_direction() -> None:
 
 
 def test_same_options_give_the_same_bytes(tmp_path: Path) -> None:
-    again = make_pair(tmp_path / "again")
-    assert again.target.read_bytes() == pair().target.read_bytes()
-    assert again.drafter.read_bytes() == pair().drafter.read_bytes()
+    # Not the shared pair: another number of BLAS threads, when that was made, rounds differently.
+    one, again = make_pair(tmp_path / "one"), make_pair(tmp_path / "again")
+    assert again.target.read_bytes() == one.target.read_bytes()
+    assert again.drafter.read_bytes() == one.drafter.read_bytes()
 
 
 def test_drafter_is_narrower_and_fits_its_target() -> None:
