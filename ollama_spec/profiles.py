@@ -69,7 +69,9 @@ class PrefillSettings(Strict):
         default=0, ge=0, description="last tokens always kept; 0: 512, or a longer attention window"
     )
     anchors: bool = Field(default=True, description="keep what the question quotes")
-    pos: Literal["orig", "compact"] = "orig"
+    pos: Literal["auto", "orig", "compact"] = Field(
+        default="auto", description="auto: without gaps where the target has windowed layers"
+    )
     reuse: bool = Field(default=True, description="later turns keep the selection while it holds")
     min_gain: float = Field(
         default=1.3, ge=0, description="predicted gain below which a prompt stays dense"

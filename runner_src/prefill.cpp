@@ -76,9 +76,11 @@ void prefill_engine::load(llama_model * target, llama_context * ctx, llama_model
     {
         const quiet silence; // a refused probe is an answer, not an error
         allow_position_gaps(true);
-        gaps = context_takes_gaps(ctx);
+        // A window full of gaps shows next to nothing; without gaps it shows what was kept. On gemma3-270m
+        // (bench/prefill.py --gemma) the KL to dense was 0.013 against 0.027 nats at keep 30 %.
+        gaps = !opt.compact.value_or(opt.select.window > 0) && context_takes_gaps(ctx);
     }
-    LOG_INF("specprefill: ready, %s positions\n", gaps && !opt.compact ? "original" : "compact");
+    LOG_INF("specprefill: ready, %s positions\n", gaps ? "original" : "compact");
 }
 
 void prefill_engine::unload() {
@@ -165,7 +167,7 @@ void prefill_engine::choose(prefill_slot & slot) {
     select_options select = opt.select;
     select.keep = f.keep = slot.request.keep > 0 ? slot.request.keep : opt.keep.at(n);
     const selection fresh = select_tokens(slot.prompt, scored.scores, forced_of(vocab, slot.prompt), select);
-    f.pos = gaps && !opt.compact ? "original" : "compact";
+    f.pos = gaps ? "original" : "compact";
     if (slot.n_shared > 0) {
         std::vector<uint8_t> kept = slot.frozen.kept;
         kept.resize(slot.n_shared);

@@ -64,7 +64,7 @@ class prefill_engine {
     bool        loaded = false, can_freeze = false;
     std::string problem;              // why scoring cannot work here
     const char * problem_status = nullptr;
-    bool        gaps = false;
+    bool        gaps = false;         // kept tokens stay at their own positions
     const llama_vocab * vocab = nullptr;
     std::unique_ptr<llama_model, decltype(&llama_model_free)> own{ nullptr, llama_model_free };
     llama_model * speculator = nullptr;

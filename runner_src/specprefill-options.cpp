@@ -122,10 +122,13 @@ void add_prefill_options(const std::function<void(common_arg)> & add) {
         [](common_params &, const std::string & value) {
             prefill_config().select.anchors = one_of(value, "--specprefill-anchors", "on", "off");
         }), "LLAMA_ARG_SPECPREFILL_ANCHORS");
-    option(common_arg({ "--specprefill-pos" }, "{orig,compact}",
-        "positions of the kept tokens: their own, or without gaps (default: orig)",
+    option(common_arg({ "--specprefill-pos" }, "{auto,orig,compact}",
+        "positions of the kept tokens: their own, or without gaps (default: auto, without gaps where the target has windowed layers)",
         [](common_params &, const std::string & value) {
-            prefill_config().compact = one_of(value, "--specprefill-pos", "compact", "orig");
+            prefill_config().compact.reset();
+            if (value != "auto") {
+                prefill_config().compact = one_of(value, "--specprefill-pos", "compact", "orig");
+            }
         }), "LLAMA_ARG_SPECPREFILL_POS");
     option(common_arg({ "--specprefill-reuse" }, "{on,off}",
         "go on with the kept tokens in later turns while they still fit the question (default: on)",

@@ -6,6 +6,7 @@
 #include "specprefill-types.h"
 
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -18,7 +19,7 @@ struct prefill_options {
     std::string model;                // speculator; empty: the draft model, if it is a whole one
     int         min_tokens = 8192;
     keep_curve  keep = keep_curve::parse("8192:.4,32768:.25,131072:.15");
-    bool        compact  = false;     // positions without gaps
+    std::optional<bool> compact;      // positions without gaps; unset: where the target has windowed layers
     bool        reuse    = true;      // later turns go on with the selection made before
     float       min_gain = 1.3f;      // predicted dense time over sparse time, at least; 0: always
     int         gpu_layers = 999;

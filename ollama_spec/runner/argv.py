@@ -168,7 +168,7 @@ def _prefill(binary: Binary, prefill: PrefillSettings) -> list[str]:
         ("pool", str(prefill.pool)),
         *([("tail", str(prefill.tail))] if prefill.tail else []),
         ("anchors", "on" if prefill.anchors else "off"),
-        ("pos", prefill.pos),
+        *([("pos", prefill.pos)] if prefill.pos != "auto" else []),
         ("reuse", "on" if prefill.reuse else "off"),
         ("min-gain", f"{prefill.min_gain:g}"),
     ):

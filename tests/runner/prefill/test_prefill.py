@@ -237,10 +237,12 @@ def test_together_with_a_drafter(
     _same_with_drafts(*answers)
 
 
-def test_together_with_mtp(patched_runner: Path) -> None:
-    """A windowed target whose drafter reads its hidden rows and its cache with holes."""
+@pytest.mark.parametrize(("wish", "positions"), [("auto", "compact"), ("orig", "original")])
+def test_together_with_mtp(patched_runner: Path, wish: str, positions: str) -> None:
+    """A windowed target whose drafter reads its hidden rows and its cache, with holes if asked."""
     made = pair()
     arguments = ["-c", "8192", "-np", "1", "--specprefill", *ONE_THREAD, *SPARSE]
+    arguments += ["--specprefill-pos", wish]
     arguments += ["--specprefill-model", str(made.target)]
     drafting = ["--spec-type", "draft-mtp", "--spec-draft-model", str(made.drafter)]
     prompts = [needle_prompt(seed, 0.5, 8000, plain=True).text for seed in (1, 2, 3)]
@@ -248,6 +250,7 @@ def test_together_with_mtp(patched_runner: Path) -> None:
     for more in ([], [*drafting, "--spec-draft-n-max", "3"]):
         with serving(patched_runner, made.target, [*arguments, *more]) as server:
             answers.append([server.ask(prompt, n_predict=32) for prompt in prompts])
+    assert {report(answer)["pos"] for answer in answers[0]} == {positions}
     _same_with_drafts(*answers)
 
 
