@@ -125,9 +125,12 @@ void add_prefill_options(const std::function<void(common_arg)> & add) {
     option(common_arg({ "--specprefill-pos" }, "{auto,orig,compact}",
         "positions of the kept tokens: their own, or without gaps (default: auto, without gaps where the target has windowed layers)",
         [](common_params &, const std::string & value) {
+            if (value != "auto" && value != "orig" && value != "compact") {
+                throw wrong("--specprefill-pos", "auto, orig or compact");
+            }
             prefill_config().compact.reset();
             if (value != "auto") {
-                prefill_config().compact = one_of(value, "--specprefill-pos", "compact", "orig");
+                prefill_config().compact = value == "compact";
             }
         }), "LLAMA_ARG_SPECPREFILL_POS");
     option(common_arg({ "--specprefill-reuse" }, "{on,off}",

@@ -161,9 +161,9 @@ def run(
 ) -> dict[str, Any]:
     """Measure all sets; the result is what `report` shows and `compare` reads.
 
-    Each repeat opens its configurations anew: where a process's memory happens to lie makes it
-    faster or slower for all its life, by 17 % in one of our runs, and no repeat inside it shows
-    that. Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time" (2013).
+    Each repeat opens its configurations anew: a process can be faster or slower than its twin for
+    all its life, by 17 % in one of our runs, and no repeat inside it shows that.
+    Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time" (2013).
     """
     rows = []
     asked = {name: prompt_set(name, count)[0] for name in sets}
