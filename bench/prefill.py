@@ -8,7 +8,7 @@ free text (the reference topics of pydoc) made here. Configurations take turns o
 The last line is one JSON object, also written to bench/results/ with a plot beside it; a run with
 `--only` replaces these parts there. `--json` prints nothing else.
 
-`--gemma` takes gemma3-270m for the needles, a base model with windowed layers, and leaves the rest.
+`--gemma` takes gemma3-270m, a base model with windowed layers: needles and next token only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     name = "prefill" + ("-quick" if bench.quick else "")
     name += "-gemma3-270m" if options.gemma else ""
     path = RESULTS / f"{name}.json"
-    usual = ("recall", "answers") if options.gemma else PARTS
+    usual = ("recall", "answers", "divergence") if options.gemma else PARTS
     wanted = options.only or [part for part in usual if not (bench.quick and part == "ranking")]
     whole: Row = {}
     for part, (title, run) in PARTS.items():
@@ -78,7 +78,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print the JSON line only")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--runner", help="llama-server to use; its folder holds llama-specprefill")
-    parser.add_argument("--gemma", action="store_true", help="needles with gemma3-270m instead")
+    parser.add_argument("--gemma", action="store_true", help="quality of gemma3-270m instead")
     parser.add_argument("--only", choices=sorted(PARTS), action="append")
     return parser.parse_args()
 

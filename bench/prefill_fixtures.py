@@ -80,5 +80,5 @@ def gemma() -> Path:
     return joined.replace(whole)
 
 
-def document(seed: int, tokens: int) -> str:
-    return needle_prompt(seed, 0.4, int(tokens * CHARACTERS_A_TOKEN)).text
+def document(seed: int, tokens: int, *, plain: bool = False) -> str:
+    return needle_prompt(seed, 0.4, int(tokens * CHARACTERS_A_TOKEN), plain=plain).text

@@ -109,7 +109,7 @@ def answers(bench: Bench) -> list[Row]:
 def divergence(bench: Bench) -> Row:
     """KL(dense || sparse) of the next token at keep 30 %, by kind of positions."""
     count, tokens = (4, 1800) if bench.quick else (40, 2400)
-    prompts = [document(100 + seed, tokens) for seed in range(count)]
+    prompts = [document(100 + seed, tokens, plain=bench.plain) for seed in range(count)]
     rows = bench.tool(prompts, "--keep", "0.3", "--target", str(bench.speculator))
     result: Row = {"n": count, "tokens": statistics.median(row["n_prompt"] for row in rows)}
     for kind in ("original", "compact"):

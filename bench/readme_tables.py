@@ -75,8 +75,7 @@ def waits() -> str:
 def needles() -> str:
     """prefill*.json: needle tokens kept, and answers right, after a sparse prefill."""
     rows = []
-    for model, name in (("SmolLM2-135M", "prefill"), ("gemma3-270m", "prefill-gemma3-270m")):
-        result = load(name)
+    for model, result in _prefill_models():
         right = {line["needles"]: line for line in result["answers"]["rows"] if not line["depth"]}
         for line in result["recall"]["rows"]:
             if line["depth"] or line["keep"] not in (0.1, 0.3):
@@ -91,17 +90,19 @@ def needles() -> str:
 
 
 def divergence() -> str:
-    """prefill.json: the next token after a sparse prefill, by kind of positions."""
-    found = load("prefill")["divergence"]["rows"]
-    rows = [
-        [
-            kind,
-            *(f"{found[kind][key]:.3f}" for key in ("mean", "median", "worst")),
-            f"{found[kind]['same_token']:.0%}",
-        ]
-        for kind in ("original", "compact")
-    ]
-    return rows_of(["positions", "KL mean, nats", "median", "worst", "same token"], rows)
+    """prefill*.json: the next token after a sparse prefill, by kind of positions."""
+    rows = []
+    for model, result in _prefill_models():
+        found = result["divergence"]["rows"]
+        for kind in ("original", "compact"):
+            divergences = (f"{found[kind][key]:.3f}" for key in ("mean", "median", "worst"))
+            rows.append([model, kind, *divergences, f"{found[kind]['same_token']:.0%}"])
+    return rows_of(["model", "positions", "KL mean, nats", "median", "worst", "same token"], rows)
+
+
+def _prefill_models() -> list[tuple[str, Any]]:
+    names = {"SmolLM2-135M": "prefill", "gemma3-270m": "prefill-gemma3-270m"}
+    return [(model, load(name)) for model, name in names.items()]
 
 
 def turns() -> str:
