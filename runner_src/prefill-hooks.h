@@ -49,6 +49,17 @@ inline int shared(const std::vector<llama_token> & a, const std::vector<llama_to
     return (int) (std::mismatch(a.begin(), a.begin() + n, b.begin()).first - a.begin());
 }
 
+// What a shortened prompt consists of; `kept` may be longer.
+inline std::vector<llama_token> packed(const std::vector<llama_token> & tokens, const std::vector<uint8_t> & kept) {
+    std::vector<llama_token> some;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        if (kept[i]) {
+            some.push_back(tokens[i]);
+        }
+    }
+    return some;
+}
+
 // Drafters that read the target's hidden rows by position; holes were never tried with them.
 inline std::string unknown_drafter(const common_params & params) {
     for (const auto type : params.speculative.types) {
@@ -77,8 +88,8 @@ void prefill_load(const Target & target, llama_context * ctx, const Draft & draf
     llama_model * whole = prefill_detail::draft_is_whole(params) ? prefill_detail::raw(draft) : nullptr;
     const int threads = params.cpuparams_batch.n_threads > 0 ? params.cpuparams_batch.n_threads : params.cpuparams.n_threads;
     // With a cache shared by slots the server frees space by looking at token lists, which a frozen
-    // turn does not show; windowed layers forget what reuse would need.
-    const bool freeze = (!params.kv_unified || params.n_parallel == 1) && llama_model_n_swa(model) == 0;
+    // turn does not show.
+    const bool freeze = !params.kv_unified || params.n_parallel == 1;
     prefill().load(model, ctx, whole, threads, freeze);
     const std::string drafter = prefill_detail::unknown_drafter(params);
     if (!drafter.empty()) {
@@ -113,13 +124,14 @@ template <class Slot> void begin(Slot & slot) {
         return p.finish("skipped_mtmd");
     }
     const bool cache = slot.task->params.cache_prompt;
-    const int turn = shared(frozen.tokens, p.prompt);
-    if (cache && !frozen.tokens.empty() && slot.prompt.tokens.empty() && frozen.pos_max == pos_max(slot) &&
-        turn > frozen.last_hole + 1 && turn < (int) p.prompt.size()) {
+    int n_cached = cache ? (int) slot.prompt.tokens.get_common_prefix(slot.task->tokens) : 0;
+    if (cache && !frozen.tokens.empty() && slot.prompt.tokens.empty() && frozen.pos_max == pos_max(slot)) {
+        const int turn = shared(frozen.tokens, p.prompt);
+        const bool goes_on = turn > frozen.last_hole + 1 && turn < (int) p.prompt.size();
+        p.n_shared = goes_on ? turn : 0;
+        n_cached = goes_on ? turn : std::min(turn, frozen.first_hole);
         p.frozen = frozen;
-        p.n_shared = turn;
     }
-    const int n_cached = p.n_shared > 0 ? p.n_shared : cache ? (int) slot.prompt.tokens.get_common_prefix(slot.task->tokens) : 0;
     const char * status = prefill().refusal(p, (int) p.prompt.size() - n_cached);
     if (status) {
         p.n_shared = 0;
@@ -131,22 +143,20 @@ template <class Slot> void begin(Slot & slot) {
 // The decision is made: bring the slot into the state the server's own code goes on from.
 template <class Slot> void settle(Slot & slot) {
     prefill_slot & p = slot.ospec_prefill;
-    if (p.n_shared > 0) {
-        append(slot.prompt.tokens, p.frozen.tokens.data(), p.n_shared);
+    if (!p.frozen.tokens.empty()) {
+        // Before its first hole the frozen turn is a cache like any other.
+        const int n = p.n_shared > 0 ? p.n_shared : p.frozen.first_hole;
+        std::vector<llama_token> cached(p.frozen.tokens.begin(), p.frozen.tokens.begin() + n);
+        if (p.compact) {
+            cached = packed(cached, p.frozen.kept);
+        }
+        append(slot.prompt.tokens, cached.data(), cached.size());
     }
     if (p.compact) {
-        std::vector<llama_token> some;
-        for (size_t i = 0; i < p.prompt.size(); ++i) {
-            if (p.kept[i]) {
-                some.push_back(p.prompt[i]);
-            }
-        }
-        p.figures.n_kept = (int) some.size();
-        p.figures.n_sparse = (int) (p.prompt.size() - some.size());
+        const std::vector<llama_token> some = packed(p.prompt, p.kept);
         auto & tokens = const_cast<std::remove_const_t<std::remove_reference_t<decltype(slot.task->tokens)>> &>(slot.task->tokens);
         tokens.clear();
         append(tokens, some.data(), some.size());
-        p.kept.clear();
     }
     p.frozen = {};
 }
@@ -192,12 +202,19 @@ template <class Slot> void prefill_plan(Slot & slot, int n_past) {
     }
     if (!p.kept.empty()) {
         const int n = (int) p.kept.size();
-        if (p.n_shared == 0) {
-            std::fill_n(p.kept.begin(), std::min(n, n_past), (uint8_t) 1); // a dense prefix is there already
+        int cached = std::min(n, n_past); // tokens of the prompt, holes among them
+        if (p.compact) {
+            cached = 0;
+            for (int read = 0; read < n_past && cached < n; ++cached) {
+                read += p.kept[cached];
+            }
+            p.figures.n_hidden = cached - n_past;
+        } else if (p.n_shared == 0) {
+            std::fill_n(p.kept.begin(), cached, (uint8_t) 1); // a dense prefix is there already
         }
         p.figures.n_kept   = (int) std::count(p.kept.begin(), p.kept.end(), 1);
-        p.figures.n_sparse = (int) std::count(p.kept.begin() + std::min(n, n_past), p.kept.end(), 0);
-        p.holes = p.figures.n_kept < n;
+        p.figures.n_sparse = (int) std::count(p.kept.begin() + cached, p.kept.end(), 0);
+        p.holes = !p.compact && p.figures.n_kept < n;
     }
     prefill_detail::publish(slot, 0);
 }
@@ -209,25 +226,31 @@ template <class Slot> bool prefill_skip(const Slot & slot, llama_token token) {
     return p.holes && p.task == slot.task->id && token != LLAMA_TOKEN_NULL && i < p.kept.size() && !p.kept[i];
 }
 
-// The slot is idle again. Nothing may take a cache with holes for a complete one.
+// The slot is idle again. Nothing may take a cache with holes for a complete one, and a later turn of a
+// shortened prompt is no continuation of the short one: both are hidden until begin() knows them.
 template <class Slot> void prefill_release(Slot & slot) {
     prefill_slot & p = slot.ospec_prefill;
     prefill().abandon(slot.id);
-    if (p.holes) {
-        std::vector<llama_token> tokens = slot.prompt.tokens.get_text_tokens();
-        const int n = (int) p.prompt.size();
+    if (p.holes || p.compact) {
+        const std::vector<llama_token> tokens = slot.prompt.tokens.get_text_tokens();
+        const std::vector<llama_token> read = p.compact ? prefill_detail::packed(p.prompt, p.kept) : p.prompt;
+        const size_t n = read.size();
         // Not after a context shift, nor when the prompt was not finished.
-        if (prefill().freezes() && prefill_detail::shared(tokens, p.prompt) == n) {
-            p.frozen.kept = p.kept;
-            p.frozen.last_hole = (int) (std::find(p.kept.rbegin(), p.kept.rend(), 0).base() - p.kept.begin()) - 1;
-            p.frozen.kept.resize(tokens.size(), 1);
-            p.frozen.pos_max = prefill_detail::pos_max(slot);
-            p.frozen.tokens = std::move(tokens);
+        if (prefill().freezes() && prefill_detail::shared(tokens, read) == (int) n) {
+            auto & f = p.frozen;
+            f.tokens = p.prompt;
+            f.tokens.insert(f.tokens.end(), tokens.begin() + n, tokens.end());
+            f.kept = p.kept;
+            f.kept.resize(f.tokens.size(), 1);
+            f.first_hole = (int) (std::find(f.kept.begin(), f.kept.end(), 0) - f.kept.begin());
+            f.last_hole = (int) (std::find(f.kept.rbegin(), f.kept.rend(), 0).base() - f.kept.begin()) - 1;
+            f.pos_max = prefill_detail::pos_max(slot);
             slot.prompt.tokens.clear();
-        } else {
+        } else if (p.holes) {
             prefill_detail::clear(slot, 0);
         }
     }
+    p.compact = false;
     p.holes = false;
     p.at = prefill_slot::phase::idle;
     p.task = -1;

@@ -22,7 +22,7 @@ struct prefill_slot {
     int   task = -1;
     phase at   = phase::idle;
     bool  holes   = false;              // the target's cache misses tokens of this prompt
-    bool  compact = false;              // the prompt was shortened instead
+    bool  compact = false;              // the prompt is shortened instead, to what is kept
     int   n_shared = 0;                 // tokens taken over from the frozen turn
     std::vector<llama_token> prompt;
     std::vector<uint8_t>     kept;      // empty: dense
@@ -33,8 +33,9 @@ struct prefill_slot {
     struct {
         std::vector<llama_token> tokens;
         std::vector<uint8_t>     kept;
-        int last_hole = -1;
-        int pos_max   = -1;
+        int first_hole = -1;
+        int last_hole  = -1;
+        int pos_max    = -1;
     } frozen;
 
     void finish(const char * status) {

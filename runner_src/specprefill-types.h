@@ -22,6 +22,7 @@ struct prefill_figures {
     int    n_prompt = 0;
     int    n_kept   = 0;         // prompt tokens in the target's cache
     int    n_sparse = 0;         // prompt tokens the target left out of this very prefill
+    int    n_hidden = 0;         // left out in an earlier turn, in a list that does not show them
     float  keep     = 0;         // share asked for
     float  coverage = 0;         // share of the attention that was kept
     double score_ms = 0;
@@ -51,6 +52,7 @@ template <class Json> void write_prefill(Json & timings, const prefill_figures &
         report["coverage"]  = figures.coverage;
         report["sparse_ms"] = ms;
         timings["prompt_n"] = (int64_t) n + figures.n_sparse;
+        timings["cache_n"]  = timings.at("cache_n").template get<int64_t>() + figures.n_hidden;
     }
     if (figures.score_ms > 0) {
         report["score_ms"]   = figures.score_ms;

@@ -48,6 +48,16 @@ def serving(runner: Path, model: Path, arguments: Sequence[str]) -> Iterator[Ser
             yield server
 
 
+def report(answer: dict[str, Any]) -> dict[str, Any]:
+    found = answer["timings"]["specprefill"]
+    assert isinstance(found, dict)
+    return found
+
+
+def fields(answer: dict[str, Any]) -> tuple[Any, ...]:
+    return answer["content"], answer["tokens_predicted"], answer["tokens_evaluated"]
+
+
 @pytest.fixture(scope="package")
 def sparse(patched_runner: Path, smollm2: Path) -> Iterator[Server]:
     """On for every request, four slots."""
@@ -56,9 +66,10 @@ def sparse(patched_runner: Path, smollm2: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="package")
-def chat(patched_runner: Path, smollm2: Path) -> Iterator[Server]:
+@pytest.fixture(scope="package", params=["orig", "compact"])
+def chat(patched_runner: Path, smollm2: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
     """One slot, so that later turns find the cache; only requests that ask for it are sparse."""
     arguments = ["-c", "6144", "-np", "1", "--specprefill-model", str(smollm2)]
+    arguments += ["--specprefill-pos", request.param]
     with serving(patched_runner, smollm2, [*arguments, *SPARSE]) as server:
         yield server

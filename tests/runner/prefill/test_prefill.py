@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from fixtures.wired import pair
-from runner.prefill.conftest import SPARSE, Server, serving
+from runner.prefill.conftest import SPARSE, Server, fields, report, serving
 
 from ollama_spec.measure.fixtures.needles import NeedlePrompt, needle_prompt
 
@@ -21,16 +21,6 @@ pytestmark = pytest.mark.real_runner
 LENGTH = 6500  # characters
 PROMPT = needle_prompt(1, 0.5, LENGTH)
 SHORT = "<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n"
-
-
-def report(answer: dict[str, Any]) -> dict[str, Any]:
-    found = answer["timings"]["specprefill"]
-    assert isinstance(found, dict)
-    return found
-
-
-def fields(answer: dict[str, Any]) -> tuple[Any, ...]:
-    return answer["content"], answer["tokens_predicted"], answer["tokens_evaluated"]
 
 
 def test_a_long_prompt_is_prefilled_in_part(sparse: Server) -> None:
@@ -89,18 +79,6 @@ def test_no_later_request_reuses_the_holes(chat: Server) -> None:
         longer, same = chat.ask(text + "The code"), chat.ask(text)
         assert fields(longer) == fields(chat.ask(text + "The code", cache_prompt=False))
         assert fields(same) == fields(chat.ask(text, cache_prompt=False))
-
-
-def test_a_second_turn_goes_on_with_the_first_ones_choice(chat: Server) -> None:
-    prompt = needle_prompt(6, 0.5, LENGTH).text
-    first = chat.ask(prompt, specprefill={"keep": 0.3}, n_predict=12)
-    assert report(first)["status"] == "active"
-    again = "<|im_end|>\n<|im_start|>user\nSay the secret access code once more.<|im_end|>\n"
-    text = prompt + first["content"] + again + "<|im_start|>assistant\n"
-    second = chat.ask(text, specprefill={"keep": 0.3})
-    assert report(second)["status"] == "reused"
-    assert second["timings"]["cache_n"] > 0.9 * report(first)["n_prompt"]
-    assert report(second)["n_kept"] < report(second)["n_prompt"]
 
 
 def test_a_prompt_that_outgrows_the_speculators_context_is_scored_from_where_it_was(
