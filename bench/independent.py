@@ -21,6 +21,7 @@ import subprocess
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 
 def free_port() -> int:
@@ -68,12 +69,18 @@ def templated(port: int, text: str) -> str:
     return json.load(post(port, "/apply-template", body))["prompt"]
 
 
-def ask(port: int, body: dict) -> tuple[float, float, int]:
-    """Seconds to the first byte of text, seconds from there to the last event, tokens."""
+class Asked(NamedTuple):
+    first: float  # seconds to the first byte of text
+    rest: float  # seconds from there to the last event
+    tokens: int
+    prefill: float  # seconds, as the server says
+
+
+def ask(port: int, body: dict) -> Asked:
     start = time.monotonic()
     reply = post(port, "/completion", {**body, "stream": True, "cache_prompt": False})
     first = last = None
-    tokens = 0
+    tokens, timings = 0, {}
     while line := reply.readline():
         if not line.startswith(b"data: "):
             continue
@@ -83,7 +90,9 @@ def ask(port: int, body: dict) -> tuple[float, float, int]:
             first = now
         last = now
         tokens = event.get("tokens_predicted", tokens)
-    return (first or now) - start, (last or now) - (first or now), tokens
+        timings = event.get("timings", timings)
+    first = first or now
+    return Asked(first - start, (last or now) - first, tokens, timings["prompt_ms"] / 1000)
 
 
 def main() -> None:
@@ -129,8 +138,8 @@ def main() -> None:
     lines = []
     for line in told["summary"]:
         answers = found[line["set"], line["config"]]
-        speed = sum(n - 1 for _, _, n in answers) / sum(seconds for _, seconds, _ in answers)
-        wait = 1000 * statistics.median(first for first, _, _ in answers)
+        speed = sum(one.tokens - 1 for one in answers) / sum(one.rest for one in answers)
+        wait = 1000 * statistics.median(one.first for one in answers)
         lines.append(
             {
                 "set": line["set"],
