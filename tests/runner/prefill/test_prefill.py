@@ -87,6 +87,7 @@ def test_a_prompt_that_outgrows_the_speculators_context_is_scored_from_where_it_
     """The context grows in powers of two; 4096 lies between the two prompts."""
     made = pair()
     arguments = ["-c", "8192", "-np", "1", *SPARSE, "--specprefill-model", str(made.target)]
+    arguments += ["--specprefill-reuse", "off"]  # else the second is a turn of the first
     text = needle_prompt(5, 0.5, 30000, plain=True).text
     keys: dict[str, Any] = {"specprefill": {"keep": 0.2}, "n_predict": 1}
     with serving(patched_runner, made.target, arguments) as server:
