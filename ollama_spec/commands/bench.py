@@ -36,7 +36,7 @@ _ANSWER = 512  # tokens of context kept free for answer and template
 @click.option("--runner", type=click.Path(path_type=Path, exists=True), help="llama-server to use.")
 @click.option(
     "--compare", "files", nargs=2, type=click.Path(path_type=Path, exists=True),
-    help="Compare two results of --json instead of measuring.",
+    help="Compare two results of --json, speed and TTFT, instead of measuring.",
 )  # fmt: skip
 @click.option("--html", type=click.Path(path_type=Path), help="Write a report page here.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write all answers here.")
@@ -100,16 +100,29 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
     if as_json:
         output.result_json(lines)
         return
-    rows = [[line["set"], line["config"], *_speeds(line), line["verdict"]] for line in lines]
-    header = ["SET", "CONFIG", "BEFORE", "AFTER", "RATIO", "VS BASELINE", "VERDICT"]
+    rows = [
+        [line["set"], line["config"], *cells]
+        for line in lines
+        for cells in (_speed(line), _wait(line))
+    ]
+    header = ["SET", "CONFIG", "", "BEFORE", "AFTER", "RATIO", "VS BASELINE", "VERDICT"]
     output.result(output.table(header, rows))
 
 
-def _speeds(line: dict[str, Any]) -> list[str]:
-    ratio = line["speed_ratio"]
+def _speed(line: dict[str, Any]) -> list[str]:
+    times = [f"{line[when]['value']:.1f}" for when in ("before", "after")]
+    ratios = _ratios(line["speed_ratio"], line["vs_baseline"])
+    return ["tok/s", *times, *ratios, line["verdict"]]
+
+
+def _wait(line: dict[str, Any]) -> list[str]:
+    times = [f"{value:.0f}" for value in line["ttft_ms"]]
+    ratios = _ratios(line["ttft_gain"], line["ttft_vs_baseline"])
+    return ["TTFT ms", *times, *ratios, line["ttft_verdict"]]
+
+
+def _ratios(ratio: dict[str, float], own: list[dict[str, float] | None]) -> list[str]:
     return [
-        f"{line['before']['value']:.1f}",
-        f"{line['after']['value']:.1f}",
         f"{ratio['value']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]",
-        ", ".join("-" if one is None else f"{one['value']:.2f}" for one in line["vs_baseline"]),
+        ", ".join("-" if one is None else f"{one['value']:.2f}" for one in own),
     ]

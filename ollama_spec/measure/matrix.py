@@ -111,12 +111,10 @@ def _line(rows: Sequence[Row], baseline: Sequence[Row]) -> dict[str, Any]:
         "joules_per_token": _rounded(sample.joules_per_token(rows), 3),
     }
     if len(baseline) == len(rows):
-        pairs = list(zip(rows, baseline, strict=True))
         ratio = stats.speed_ratio(sample.timed(rows), sample.timed(baseline))
         line["speed_ratio"] = ratio.rounded()
         line["verdict"] = stats.verdict(ratio)
-        waits = [(theirs["ttft_ms"] / mine["ttft_ms"]) for mine, theirs in pairs]
-        line["ttft_gain"] = stats.median(waits).rounded()
+        line["ttft_gain"] = sample.wait_gain(baseline, rows).rounded()
     return line
 
 

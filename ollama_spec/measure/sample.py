@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from ollama_spec.measure import stats
 from ollama_spec.measure.client import Answer
 from ollama_spec.measure.stats import Timed
 
@@ -47,6 +48,12 @@ def _decode_ms(answer: Answer) -> float:
 def timed(rows: Sequence[Row]) -> list[Timed]:
     """What `stats.speed` takes. The first token belongs to the prompt's time, not to decoding."""
     return [Timed(max(1, row["tokens"] - 1), row["decode_ms"] / 1000) for row in rows]
+
+
+def wait_gain(slow: Sequence[Row], quick: Sequence[Row]) -> stats.Interval:
+    """Median over pairs of answers (same prompt and repeat) of the one wait over the other."""
+    pairs = zip(slow, quick, strict=True)
+    return stats.median([one["ttft_ms"] / other["ttft_ms"] for one, other in pairs])
 
 
 def acceptance(rows: Sequence[Row]) -> float | None:

@@ -9,10 +9,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from fixtures.measure_results import result
 
+from ollama_spec.commands.bench import command
 from ollama_spec.errors import OllamaSpecError
-from ollama_spec.measure import compare, report, sample
+from ollama_spec.measure import compare, matrix, report, sample
 from ollama_spec.measure.client import Answer
 
 
@@ -105,6 +107,29 @@ def test_compare_names_what_became_faster(tmp_path: Path) -> None:
     }
     strict = next(line for line in lines if line["config"] == "strict")
     assert [one["value"] for one in strict["vs_baseline"]] == [2, 4]
+    assert strict["ttft_verdict"] == "no difference"
+
+
+def test_compare_says_which_first_token_came_sooner(tmp_path: Path) -> None:
+    files = []
+    for name, factor in (("before", 1.0), ("after", 0.5)):
+        found = result()
+        for row in found["rows"]:
+            busy = 1 + row["repeat"] / 10
+            row["ttft_ms"] *= busy * (factor if row["config"] == "strict" else 1)
+        found["summary"] = matrix.summarise(found["rows"], "plain")
+        files.append(tmp_path / name)
+        files[-1].write_text(json.dumps(found))
+    plain, strict = compare.compare(*map(compare.load, files))
+    assert plain["ttft_verdict"] == "no difference"
+    assert strict["ttft_verdict"] == "faster"
+    assert strict["ttft_gain"]["value"] == 2
+    assert strict["ttft_ms"] == pytest.approx([105, 52.5])
+    assert [one["value"] for one in strict["ttft_vs_baseline"]] == [1, 2]
+    done = CliRunner().invoke(command, ["--compare", *map(str, files)])
+    assert done.exit_code == 0, done.output
+    sooner = [line for line in done.output.splitlines() if "TTFT" in line and "faster" in line]
+    assert [line.split()[6:8] for line in sooner] == [["105", "52"]]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 1, "rows": []}'])
