@@ -9,6 +9,7 @@ The last line is one JSON object, also written to bench/results/ with a plot bes
 `--only` replaces these parts there. `--json` prints nothing else.
 
 `--gemma` takes gemma3-270m, a base model with windowed layers: needles and next token only.
+`--tokens N` asks for the needles in prompts of N tokens; its results have a file of their own.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def main() -> None:
     bench = Bench(options)
     name = "prefill" + ("-quick" if bench.quick else "")
     name += "-gemma3-270m" if options.gemma else ""
+    name += f"-{options.tokens}" if options.tokens else ""
     path = RESULTS / f"{name}.json"
     usual = ("recall", "answers", "divergence") if options.gemma else PARTS
     wanted = options.only or [part for part in usual if not (bench.quick and part == "ranking")]
@@ -79,6 +81,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--runner", help="llama-server to use; its folder holds llama-specprefill")
     parser.add_argument("--gemma", action="store_true", help="quality of gemma3-270m instead")
+    parser.add_argument("--tokens", type=int, help="length of the needle prompts")
     parser.add_argument("--only", choices=sorted(PARTS), action="append")
     return parser.parse_args()
 

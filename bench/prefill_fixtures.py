@@ -17,6 +17,8 @@ from ollama_spec.measure.server import free_port, running
 
 CHARACTERS_A_TOKEN = 4.5  # of this text, by SmolLM2
 TAIL = ["--tail", "64"]  # so short that it cannot hold a needle
+NEEDLE_TOKENS = 3200
+QUICK_TOKENS = 2400
 SERVER_TAIL = ["--specprefill-tail", "64"]
 Row = dict[str, Any]
 
@@ -24,6 +26,7 @@ Row = dict[str, Any]
 class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.quick, self.silent, self.threads = options.quick, options.json, str(options.threads)
+        self.needle_tokens = options.tokens or (QUICK_TOKENS if options.quick else NEEDLE_TOKENS)
         self.plain = options.gemma  # it is a base model: no chat markers
         artefact = ArtefactStore().current()
         folder = Path(options.runner).parent if options.runner else None

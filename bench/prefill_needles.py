@@ -12,8 +12,6 @@ from ollama_spec.measure.fixtures.needles import NeedlePrompt, needle_prompt
 
 DEPTHS = (0.9, 0.7, 0.5, 0.3, 0.1)  # falling: each shares most of its beginning with the one before
 KEEPS = (0.05, 0.1, 0.2, 0.3)
-NEEDLE_TOKENS = 3200
-QUICK_TOKENS = 2400
 Case = tuple[int, float, NeedlePrompt]  # needles, depth, prompt
 
 
@@ -50,7 +48,7 @@ def ranking(bench: Bench) -> list[Row]:
 
 
 def _recall(bench: Bench, seeds: int, *arguments: str) -> list[Row]:
-    length, seeds = (QUICK_TOKENS, 1) if bench.quick else (NEEDLE_TOKENS, seeds)
+    length, seeds = bench.needle_tokens, 1 if bench.quick else seeds
     cases = needle_cases(bench, length, seeds)
     keeps = [word for keep in KEEPS for word in ("--keep", str(keep))]
     found = iter(bench.tool([prompt.text for *_, prompt in cases], "--scores", *keeps, *arguments))
@@ -76,7 +74,7 @@ def answers(bench: Bench) -> list[Row]:
 
     Time does not count here: the dense slot keeps the beginning it shares with the case before.
     """
-    length, seeds = (QUICK_TOKENS, 1) if bench.quick else (NEEDLE_TOKENS, 8)
+    length, seeds = bench.needle_tokens, 1 if bench.quick else 8
     sums: dict[tuple[int, float], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     slots = bench.server(bench.speculator, "-np", "2", "-c", "16384", "--no-kv-unified")
     with slots as url, Client(url) as client:
