@@ -75,7 +75,7 @@ def waits() -> str:
 def needles() -> str:
     """prefill*.json: needle tokens kept, and answers right, after a sparse prefill."""
     rows = []
-    for model, result in _prefill_models():
+    for model, result, longer in _prefill_models():
         right = {line["needles"]: line for line in result["answers"]["rows"] if not line["depth"]}
         for line in result["recall"]["rows"]:
             if line["depth"] or line["keep"] not in (0.1, 0.3):
@@ -85,6 +85,10 @@ def needles() -> str:
             asked = line["keep"] == 0.1 and line["length"] == answer["length"]
             said = f"{answer['sparse']} / {answer['dense']} of {answer['asked']}" if asked else "–"
             rows.append([*cells, f"{line['recall']:.1%}", said])
+        for line in longer["answers"]["rows"]:
+            if not line["depth"]:
+                cells = [model, str(line["length"]), str(line["needles"]), "10%", "–"]
+                rows.append([*cells, f"{line['sparse']} / {line['dense']} of {line['asked']}"])
     header = ["model", "tokens", "facts", "keep", "fact tokens kept", "right: sparse / dense"]
     return rows_of(header, rows)
 
@@ -92,7 +96,7 @@ def needles() -> str:
 def divergence() -> str:
     """prefill*.json: the next token after a sparse prefill, by kind of positions."""
     rows = []
-    for model, result in _prefill_models():
+    for model, result, _ in _prefill_models():
         found = result["divergence"]["rows"]
         for kind in ("original", "compact"):
             divergences = (f"{found[kind][key]:.3f}" for key in ("mean", "median", "worst"))
@@ -100,9 +104,10 @@ def divergence() -> str:
     return rows_of(["model", "positions", "KL mean, nats", "median", "worst", "same token"], rows)
 
 
-def _prefill_models() -> list[tuple[str, Any]]:
+def _prefill_models() -> list[tuple[str, Any, Any]]:
+    """A model, its results, and those on prompts of 4000 tokens (`--tokens 4000`)."""
     names = {"SmolLM2-135M": "prefill", "gemma3-270m": "prefill-gemma3-270m"}
-    return [(model, load(name)) for model, name in names.items()]
+    return [(model, load(name), load(f"{name}-4000")) for model, name in names.items()]
 
 
 def turns() -> str:
