@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ollama_spec.measure import compare
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "results"
 _MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -53,6 +55,22 @@ def decode() -> str:
         for line in result["summary"]
     ]
     header = ["prompts", "", "tok/s", "vs plain", "verdict", "acceptance", "regret/token"]
+    return rows_of(header, rows)
+
+
+def twice() -> str:
+    """bench-long*.json: two runs of `ollama-spec bench`, and what its `--compare` says."""
+    results = [load("bench-long"), load("bench-long-again")]
+    own = [{(line["set"], line["config"]): line for line in one["summary"]} for one in results]
+    rows = []
+    for line in compare.compare(*results):
+        runs = [found[line["set"], line["config"]] for found in own]
+        seconds = [{key: ms / 1000 for key, ms in run["ttft_ms"].items()} for run in runs]
+        cells = [interval(one, 1) for one in seconds]
+        cells += [interval(run["ttft_gain"]) for run in runs]
+        compared = [interval(line["ttft_gain"]), line["ttft_verdict"]]
+        rows.append([line["set"], line["config"], *cells, *compared])
+    header = ["prompts", "", "first token, s", "again", "gain", "again", "first / again", "verdict"]
     return rows_of(header, rows)
 
 
@@ -149,7 +167,7 @@ def _share_of_fastest(lines: list[dict[str, Any]]) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "decode": decode, "waits": waits, "needles": needles, "divergence": divergence,
-    "turns": turns, "tune": tune,
+    "turns": turns, "tune": tune, "twice": twice,
 }  # fmt: skip
 
 
