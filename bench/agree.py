@@ -75,7 +75,7 @@ def waits(a: argparse.Namespace) -> list[dict]:
             for turn in range(a.repeats):
                 text = prompts.long_document(length * bench.CHARACTERS_PER_TOKEN, turn)
                 for name, own in WAITS.items():
-                    # What is kept depends on every letter: neither client has the same mark always.
+                    # Neither client has the same mark always.
                     marks = "ab" if turn % 4 in (0, 3) else "ba"
                     marked = [f"[{name}{turn}{who}] {text}" for who in marks]
                     texts = [independent.templated(port, one) for one in marked]
